@@ -1,0 +1,1 @@
+//! Causal attention, forward and backward, without a T×T matrix.

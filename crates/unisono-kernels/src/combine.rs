@@ -1,0 +1,1 @@
+//! Finishing a sum whose shares lie on several devices.

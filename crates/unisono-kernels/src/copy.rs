@@ -1,0 +1,1 @@
+//! Strided copies: permute, slice, concat, broadcast.

@@ -1,0 +1,1 @@
+//! Cross-entropy over a vocabulary that may be sharded.

@@ -1,0 +1,1 @@
+//! Unary and binary elementwise functions and their gradients.

@@ -1,0 +1,1 @@
+//! Table lookup and its gradient.

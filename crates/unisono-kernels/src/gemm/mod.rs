@@ -1,0 +1,1 @@
+//! Matrix products in the canonical order.

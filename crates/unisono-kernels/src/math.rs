@@ -1,0 +1,1 @@
+//! Own mathematical functions: the same bits on every machine.

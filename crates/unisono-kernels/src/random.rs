@@ -1,0 +1,1 @@
+//! Uniform and normal fills by global element.

@@ -1,0 +1,1 @@
+//! Row and column sums, squared norms, argmax.

@@ -1,0 +1,1 @@
+//! Sixteen lanes of f32 on every instruction set.

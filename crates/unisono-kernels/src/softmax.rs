@@ -1,0 +1,1 @@
+//! Softmax and log-softmax over rows.
