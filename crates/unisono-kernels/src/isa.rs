@@ -63,7 +63,10 @@ impl Isa {
     /// The instruction sets that this CPU can run, slowest first.
     pub fn available() -> Vec<Isa> {
         let best = Isa::detect();
-        [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|isa| *isa <= best).collect()
+        [Isa::Portable, Isa::Avx2, Isa::Avx512]
+            .into_iter()
+            .filter(|isa| *isa <= best)
+            .collect()
     }
 
     fn up_to(best: Isa) -> String {

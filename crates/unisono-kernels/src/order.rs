@@ -290,7 +290,7 @@ impl Iterator for Spans<'_> {
 ///
 /// `values` holds the addends that are present (at most `units.padded()`).
 pub fn sum(values: &[f32], units: Units) -> f32 {
-    over_units(units, 0, units.count, &|unit| {
+    over_units(0, units.count, &|unit| {
         halves(unit * units.len, (unit + 1) * units.len, &|from, to| {
             (from..to).fold(0.0, |acc, i| acc + values.get(i).copied().unwrap_or(0.0))
         })
@@ -299,7 +299,7 @@ pub fn sum(values: &[f32], units: Units) -> f32 {
 
 /// The dot product of `a` and `b` in canonical order, straight from the definition.
 pub fn dot(a: &[f32], b: &[f32], units: Units) -> f32 {
-    over_units(units, 0, units.count, &|unit| {
+    over_units(0, units.count, &|unit| {
         halves(unit * units.len, (unit + 1) * units.len, &|from, to| {
             (from..to.min(a.len())).fold(0.0, |acc, i| a[i].mul_add(b[i], acc))
         })
@@ -309,7 +309,7 @@ pub fn dot(a: &[f32], b: &[f32], units: Units) -> f32 {
 /// A row sum in canonical order: as [`sum`], but a leaf is summed in 16 lanes (`i mod 16`, counted from the leaf's start)
 /// that are folded 8-4-2-1.
 pub fn row_sum(values: &[f32], units: Units) -> f32 {
-    over_units(units, 0, units.count, &|unit| {
+    over_units(0, units.count, &|unit| {
         halves(unit * units.len, (unit + 1) * units.len, &|from, to| {
             let mut lanes = [0.0f32; 16];
             for i in from..to {
@@ -331,16 +331,14 @@ pub fn fold_lanes(mut lanes: [f32; 16]) -> f32 {
 }
 
 /// The tree over units `first..first + count`, by recursion on the prime factors (twos first, then ascending).
-fn over_units(units: Units, first: usize, count: usize, unit: &dyn Fn(usize) -> f32) -> f32 {
+fn over_units(first: usize, count: usize, unit: &dyn Fn(usize) -> f32) -> f32 {
     if count <= 1 {
         return unit(first);
     }
-    let factor = (2..=count)
-        .find(|p| count.is_multiple_of(*p))
-        .unwrap_or(count);
+    let factor = (2..=count).find(|p| count.is_multiple_of(*p)).unwrap_or(count);
     let child = count / factor;
-    (1..factor).fold(over_units(units, first, child, unit), |acc, i| {
-        acc + over_units(units, first + i * child, child, unit)
+    (1..factor).fold(over_units(first, child, unit), |acc, i| {
+        acc + over_units(first + i * child, child, unit)
     })
 }
 

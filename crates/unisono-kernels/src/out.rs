@@ -20,7 +20,11 @@ unsafe impl<T: Send> Sync for Out<'_, T> {}
 impl<'a, T> Out<'a, T> {
     /// The one owner's view of `memory`; its copies may still be used by one worker only.
     pub fn new(memory: &'a mut [T]) -> Out<'a, T> {
-        Out { ptr: memory.as_mut_ptr(), len: memory.len(), memory: PhantomData }
+        Out {
+            ptr: memory.as_mut_ptr(),
+            len: memory.len(),
+            memory: PhantomData,
+        }
     }
 
     /// A view that several workers use at once.
@@ -29,7 +33,11 @@ impl<'a, T> Out<'a, T> {
     /// `ptr` must be valid for reads and writes of `len` elements for `'a`, and while the view is in use no two workers
     /// may touch the same element and nobody else may touch any.
     pub unsafe fn shared(ptr: *mut T, len: usize) -> Out<'a, T> {
-        Out { ptr, len, memory: PhantomData }
+        Out {
+            ptr,
+            len,
+            memory: PhantomData,
+        }
     }
 
     /// Number of elements.

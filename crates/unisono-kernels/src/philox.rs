@@ -78,12 +78,19 @@ mod tests {
 
     #[test]
     fn streams_differ_by_each_key() {
-        let base = Stream { seed: 1, site: 2, step: 3 };
+        let base = Stream {
+            seed: 1,
+            site: 2,
+            step: 3,
+        };
         let others = [
             Stream { seed: 2, ..base },
             Stream { site: 3, ..base },
             Stream { step: 4, ..base },
-            Stream { seed: 1 | 1 << 40, ..base },
+            Stream {
+                seed: 1 | 1 << 40,
+                ..base
+            },
         ];
         for other in others {
             assert_ne!(base.block(0), other.block(0));
