@@ -1,0 +1,233 @@
+//! The one error type of this crate, and the search for the nearest name that its texts use.
+
+/// What can be wrong with a mesh, a coordinate or an axis. Each text states what was given, the
+/// rule, and what would work.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MeshError {
+    /// A mesh shape without axes.
+    #[error("the mesh shape is empty; give one size per axis, for example [1, 1] for one device")]
+    EmptyShape,
+    /// An axis of size 0. `axis` is its index, or its name where it has one.
+    #[error("axis {axis} of the mesh {mesh} has size 0; every axis needs at least 1 device")]
+    ZeroAxis {
+        /// Index or name of the axis.
+        axis: String,
+        /// The mesh as it was given.
+        mesh: String,
+    },
+    /// More devices than [`MAX_DEVICES`](crate::MAX_DEVICES).
+    #[error("the mesh {mesh} has more than {limit} devices, the most that unisono drives; make an axis smaller")]
+    TooManyDevices {
+        /// The mesh as it was given.
+        mesh: String,
+        /// The largest count allowed.
+        limit: usize,
+    },
+    /// A coordinate with another number of axes than the shape.
+    #[error("the coordinate {coordinate} has {given} axes but the mesh {mesh} has {expected}; give one index per axis")]
+    CoordinateAxes {
+        /// The coordinate as given.
+        coordinate: String,
+        /// Its number of axes.
+        given: usize,
+        /// The mesh shape.
+        mesh: String,
+        /// The number of axes of the mesh.
+        expected: usize,
+    },
+    /// A coordinate outside the grid.
+    #[error("the coordinate {coordinate} lies outside the mesh {mesh}: axis {axis} goes from 0 to {last}")]
+    CoordinateOutside {
+        /// The coordinate as given.
+        coordinate: String,
+        /// The mesh shape.
+        mesh: String,
+        /// Index of the first axis that is out of range.
+        axis: usize,
+        /// The largest index of that axis.
+        last: usize,
+    },
+    /// A device id outside the grid.
+    #[error("device {device} is not in the mesh {mesh}, whose devices are 0 to {last}")]
+    DeviceOutside {
+        /// The id as given.
+        device: usize,
+        /// The mesh shape.
+        mesh: String,
+        /// The largest device id.
+        last: usize,
+    },
+    /// A range whose end lies before its start on some axis.
+    #[error(
+        "the range {start} to {end} ends before it starts on axis {axis}; both ends are inclusive, give start ≤ end on every axis"
+    )]
+    ReversedRange {
+        /// First coordinate.
+        start: String,
+        /// Last coordinate.
+        end: String,
+        /// Index of the first reversed axis.
+        axis: usize,
+    },
+    /// Two axes of one name.
+    #[error("the axis {name:?} is given twice in the mesh {mesh}; give each axis once")]
+    DuplicateAxis {
+        /// The name.
+        name: String,
+        /// The mesh as it was given.
+        mesh: String,
+    },
+    /// An axis name that is empty or has characters other than letters, digits and `_`.
+    #[error("{name:?} is no axis name; use letters, digits and '_', beginning with a letter, for example \"dp\"")]
+    BadAxisName {
+        /// The name as given.
+        name: String,
+    },
+    /// An axis that this mesh does not have.
+    #[error("the mesh {mesh} has no axis {name:?}; {known}{hint}")]
+    UnknownAxis {
+        /// The name as given.
+        name: String,
+        /// The mesh, as [`Mesh::describe`](crate::Mesh::describe) writes it.
+        mesh: String,
+        /// A clause that lists the axes there are.
+        known: String,
+        /// A clause with the nearest name, or nothing.
+        hint: String,
+    },
+    /// A `--mesh` text that names no mesh at all.
+    #[error("the mesh {text:?} is empty; write axes and sizes, for example \"dp=2,tp=2\", or \"dp=1\" for one device")]
+    EmptySpec {
+        /// The text as given.
+        text: String,
+    },
+    /// A part of a `--mesh` text that is not `name=size`.
+    #[error("{part:?} in the mesh {text:?} is not of the form name=size, for example \"dp=2,tp=2\"")]
+    BadSpec {
+        /// The part at fault.
+        part: String,
+        /// The whole text.
+        text: String,
+    },
+    /// A size in a `--mesh` text that is no count.
+    #[error("{size:?} in the mesh {text:?} is no size; the size of {name} is a whole number from 1 to {limit}")]
+    BadSize {
+        /// The size as given.
+        size: String,
+        /// The whole text.
+        text: String,
+        /// The axis it stands for.
+        name: String,
+        /// The largest size allowed.
+        limit: usize,
+    },
+    /// An axis in a `--mesh` text that no strategy has.
+    #[error(
+        "unknown axis {name:?} in the mesh {text:?}; the axes are dp (data parallel) and tp (tensor parallel){hint}"
+    )]
+    UnknownStrategy {
+        /// The name as given.
+        name: String,
+        /// The whole text.
+        text: String,
+        /// A clause with the nearest name, or nothing.
+        hint: String,
+    },
+    /// An axis for a kind of parallelism that is not built.
+    #[error(
+        "the axis {name:?} ({meaning}) in the mesh {text:?} is not built yet; use dp (data parallel) and tp (tensor parallel)"
+    )]
+    NotBuilt {
+        /// The axis.
+        name: String,
+        /// What the axis would mean.
+        meaning: String,
+        /// The whole text.
+        text: String,
+    },
+    /// Several devices and nothing to do with them.
+    #[error(
+        "mesh_shape {mesh} has {devices} devices but no parallelism is enabled; set enable_ddp: true (dp {devices}) or enable_tp: true (tp {devices}), or mesh_shape: [1, 1] for one device"
+    )]
+    NoStrategy {
+        /// The mesh shape.
+        mesh: String,
+        /// Its number of devices.
+        devices: usize,
+    },
+    /// Strategies and axes that do not match.
+    #[error("mesh_shape {mesh} has {axes} but {enabled} enabled ({strategies}), and {rule}; {mend}")]
+    AxesDoNotMatch {
+        /// The mesh shape.
+        mesh: String,
+        /// Its axes in words, such as "3 axes larger than 1".
+        axes: String,
+        /// The number of strategies in words.
+        enabled: String,
+        /// The strategies by name.
+        strategies: String,
+        /// Why they do not match.
+        rule: String,
+        /// What would work.
+        mend: String,
+    },
+}
+
+/// The name in `names` nearest to `given` by edits (insert, delete, replace, case ignored), if it is near enough to
+/// be a slip: at most one edit for names up to three letters, two for longer ones.
+pub(crate) fn nearest<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // A long text is no slip of the pen, and its distance would only cost time.
+    if given.chars().count() > 64 {
+        return None;
+    }
+    let allowed = if given.chars().count() <= 3 { 1 } else { 2 };
+    names
+        .into_iter()
+        .map(|name| (edits(given, name), name))
+        .filter(|(distance, name)| *distance <= allowed && *distance < name.chars().count())
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+/// A clause with the nearest name, or nothing.
+pub(crate) fn hint<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(given, names).map_or_else(String::new, |name| format!("; did you mean {name:?}?"))
+}
+
+/// Levenshtein distance between two names, case ignored.
+fn edits(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.to_lowercase().chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.to_lowercase().chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, cb) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(ca != *cb);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edits_count_insertions_deletions_and_replacements() {
+        assert_eq!(edits("dp", "dp"), 0);
+        assert_eq!(edits("DP", "dp"), 0);
+        assert_eq!(edits("ddp", "dp"), 1);
+        assert_eq!(edits("", "tp"), 2);
+        assert_eq!(edits("kitten", "sitting"), 3);
+    }
+
+    #[test]
+    fn nearest_prefers_the_smallest_slip_and_refuses_far_names() {
+        assert_eq!(nearest("ddp", ["tp", "dp"]), Some("dp"));
+        assert_eq!(nearest("TP", ["dp", "tp"]), Some("tp"));
+        assert_eq!(nearest("expert", ["dp", "tp"]), None);
+        assert_eq!(nearest("", ["dp", "tp"]), None);
+    }
+}
