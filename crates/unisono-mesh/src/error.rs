@@ -156,18 +156,12 @@ pub enum MeshError {
         devices: usize,
     },
     /// Strategies and axes that do not match.
-    #[error("mesh_shape {mesh} has {axes} but {enabled} enabled ({strategies}), and {rule}; {mend}")]
+    #[error("mesh_shape {mesh} has {problem}; {mend}")]
     AxesDoNotMatch {
         /// The mesh shape.
         mesh: String,
-        /// Its axes in words, such as "3 axes larger than 1".
-        axes: String,
-        /// The number of strategies in words.
-        enabled: String,
-        /// The strategies by name.
-        strategies: String,
-        /// Why they do not match.
-        rule: String,
+        /// Its axes and strategies, and the rule that they break.
+        problem: String,
         /// What would work.
         mend: String,
     },

@@ -119,16 +119,17 @@ fn mismatch(shape: &MeshShape, strategies: &[Strategy]) -> MeshError {
             format!("{sizes:?} ({})", pairs.join(", "))
         })
         .collect();
+    let axes = match (axes, larger) {
+        (1, _) => "1 axis".to_string(),
+        (_, larger) if larger > num => format!("{larger} axes larger than 1"),
+        (axes, _) => format!("{axes} axes"),
+    };
     MeshError::AxesDoNotMatch {
         mesh: shape.to_string(),
-        axes: match (axes, larger) {
-            (1, _) => "1 axis".to_string(),
-            (_, larger) if larger > num => format!("{larger} axes larger than 1"),
-            (axes, _) => format!("{axes} axes"),
-        },
-        enabled: format!("{num} strategies are"),
-        strategies: keys.join(", "),
-        rule,
+        problem: format!(
+            "{axes} but {num} strategies are enabled ({}), and {rule}",
+            keys.join(", ")
+        ),
         mend: format!(
             "use mesh_shape: {}, or enable only one strategy, which takes all {} devices",
             examples.join(" or "),
@@ -142,13 +143,12 @@ fn examples(devices: usize, num: usize) -> Vec<Vec<usize>> {
     let mut even = Vec::new();
     let mut left = devices;
     for axes_left in (1..=num).rev() {
-        let root = (left as f64).powf(1.0 / axes_left as f64);
         let size = if axes_left == 1 {
             left
         } else {
             // The smallest divisor not below the root: the outer axis gets the larger share.
             (1..=left)
-                .find(|d| left % d == 0 && *d as f64 >= root - 1e-9)
+                .find(|d| left.is_multiple_of(*d) && d.saturating_pow(axes_left as u32) >= left)
                 .unwrap_or(left)
         };
         even.push(size);
