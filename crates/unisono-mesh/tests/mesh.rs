@@ -80,7 +80,13 @@ fn the_mesh_flag_is_read_with_dp_outside() {
 
 #[test]
 fn axes_go_to_strategies_as_the_design_says() {
-    let cases: &[(&[usize], &[Strategy], &[(&str, usize)], &str)] = &[
+    type Case = (
+        &'static [usize],
+        &'static [Strategy],
+        &'static [(&'static str, usize)],
+        &'static str,
+    );
+    let cases: &[Case] = &[
         (&[1, 1], &[], &[], "1 device"),
         (&[1, 2], &[Dp], &[("dp", 2)], "1×2 = 2 devices (dp 2)"),
         (&[1, 32], &[Tp], &[("tp", 32)], "1×32 = 32 devices (tp 32)"),
