@@ -1,0 +1,66 @@
+//! What can go wrong below the tensors.
+
+/// Errors of the runtime. The messages are complete sentences for the user.
+#[derive(Debug, Clone, thiserror::Error, PartialEq)]
+pub enum RuntimeError {
+    /// The device's memory limit would be exceeded.
+    #[error(
+        "a device would need {needed} bytes, {limit} are allowed: {asked} more bytes for {what} do not fit beside the {used} in use"
+    )]
+    OutOfMemory {
+        /// Bytes in use plus bytes asked for.
+        needed: u64,
+        /// The limit of one device, bytes.
+        limit: u64,
+        /// Bytes asked for.
+        asked: u64,
+        /// Bytes in use.
+        used: u64,
+        /// What the memory was for.
+        what: &'static str,
+    },
+    /// The operating system gave no memory.
+    #[error("the system refused {bytes} bytes of address space for {devices} devices: {reason}")]
+    NoAddressSpace {
+        /// Bytes asked for.
+        bytes: u64,
+        /// Devices in the mesh.
+        devices: usize,
+        /// The system's words.
+        reason: String,
+    },
+    /// A setting that cannot be met.
+    #[error("{0}")]
+    Setting(String),
+    /// A worker thread could not be started.
+    #[error("could not start worker thread {index}: {reason}")]
+    NoThread {
+        /// Which worker.
+        index: usize,
+        /// The system's words.
+        reason: String,
+    },
+    /// A command failed on a device; everything after it is void.
+    #[error("command {command} failed on device {device}: {reason}")]
+    CommandFailed {
+        /// The command in its printed form.
+        command: String,
+        /// Logical device.
+        device: usize,
+        /// What was caught.
+        reason: String,
+    },
+    /// A value was asked from the null backend.
+    #[error("the null backend computes nothing, so there is no value to read")]
+    NoValues,
+    /// A buffer or data of another length than needed.
+    #[error("{what}: {given} elements given, {expected} expected")]
+    Length {
+        /// What was being done.
+        what: &'static str,
+        /// Elements given.
+        given: usize,
+        /// Elements expected.
+        expected: usize,
+    },
+}

@@ -1,0 +1,105 @@
+//! Where a tile runs: the mesh, the device, and the devices' memory.
+
+use crate::buffer::BufferRef;
+use unisono_kernels::out::Out;
+use unisono_mesh::Mesh;
+
+/// One device's arena: the base address, aligned to 64 bytes, and its length in four-byte elements.
+#[derive(Clone, Copy, Debug)]
+pub struct Arena {
+    /// First element.
+    pub base: *mut f32,
+    /// Elements.
+    pub len: usize,
+}
+
+// SAFETY: an arena is an address range that outlives the workers (the runtime joins them before it unmaps); what may be
+// read or written by whom is decided by the queues.
+unsafe impl Send for Arena {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Arena {}
+
+/// What an operation sees while a tile of it runs.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    /// The mesh that the command was issued on.
+    pub mesh: &'a Mesh,
+    /// The logical device that runs the tile; for a collective, the first device of the group.
+    pub device: usize,
+    /// Every device's arena, indexed by logical device.
+    pub arenas: &'a [Arena],
+}
+
+impl<'a> Place<'a> {
+    /// The floats of `buffer` on this device.
+    pub fn f32(&self, buffer: BufferRef) -> &'a [f32] {
+        self.f32_on(self.device, buffer)
+    }
+
+    /// The integers of `buffer` on this device.
+    pub fn u32(&self, buffer: BufferRef) -> &'a [u32] {
+        let arena = self.arena(self.device, buffer);
+        // SAFETY: as in `f32_on`; u32 and f32 have the same size and alignment and every bit pattern is valid for both.
+        unsafe { std::slice::from_raw_parts(arena.base.add(buffer.offset).cast::<u32>(), buffer.len) }
+    }
+
+    /// The floats of `buffer` on `device`, a peer in a collective.
+    pub fn f32_on(&self, device: usize, buffer: BufferRef) -> &'a [f32] {
+        let arena = self.arena(device, buffer);
+        // SAFETY: the range lies inside the arena (checked in `arena`), which is mapped, zero-initialised and outlives the
+        // workers. The queues run a command only when every earlier writer of the buffer has ended and no later one has
+        // begun, and the command declared that it reads it, so nobody writes these elements meanwhile.
+        unsafe { std::slice::from_raw_parts(arena.base.add(buffer.offset), buffer.len) }
+    }
+
+    /// `buffer` on this device, for tiles that write disjoint parts of it.
+    pub fn out(&self, buffer: BufferRef) -> Out<'a, f32> {
+        self.out_on(self.device, buffer)
+    }
+
+    /// `buffer` on `device`, a peer in a collective, for tiles that write disjoint parts of it.
+    pub fn out_on(&self, device: usize, buffer: BufferRef) -> Out<'a, f32> {
+        let arena = self.arena(device, buffer);
+        // SAFETY: inside the arena as checked; the queues let only this command touch the buffer now, and an operation's
+        // tiles write disjoint parts of it.
+        unsafe { Out::shared(arena.base.add(buffer.offset), buffer.len) }
+    }
+
+    /// `buffer` on this device as integers, for tiles that write disjoint parts of it.
+    pub fn out_u32(&self, buffer: BufferRef) -> Out<'a, u32> {
+        let arena = self.arena(self.device, buffer);
+        // SAFETY: as in `out_on`.
+        unsafe { Out::shared(arena.base.add(buffer.offset).cast::<u32>(), buffer.len) }
+    }
+
+    /// The elements `from..from + len` of `buffer` on this device, which this tile alone writes.
+    pub fn write(&self, buffer: BufferRef, from: usize, len: usize) -> &'a mut [f32] {
+        // SAFETY: an operation's tiles write disjoint parts of its outputs, and each tile takes a part once.
+        unsafe { self.out(buffer).slice(from, len) }
+    }
+
+    /// The elements `from..from + len` of `buffer` on `device`, which this tile alone writes.
+    pub fn write_on(&self, device: usize, buffer: BufferRef, from: usize, len: usize) -> &'a mut [f32] {
+        // SAFETY: as in `write`.
+        unsafe { self.out_on(device, buffer).slice(from, len) }
+    }
+
+    /// As [`Place::write`], for integers.
+    pub fn write_u32(&self, buffer: BufferRef, from: usize, len: usize) -> &'a mut [u32] {
+        // SAFETY: as in `write`.
+        unsafe { self.out_u32(buffer).slice(from, len) }
+    }
+
+    fn arena(&self, device: usize, buffer: BufferRef) -> Arena {
+        let arena = self.arenas[device];
+        assert!(
+            buffer
+                .offset
+                .checked_add(buffer.len)
+                .is_some_and(|end| end <= arena.len),
+            "bug in unisono: {buffer:?} lies outside the arena of {} elements",
+            arena.len
+        );
+        arena
+    }
+}
