@@ -175,6 +175,11 @@ impl Tree {
         self.depth += 1;
     }
 
+    /// Number of children of a node at each level, from the bottom up; their product is [`Tree::count`].
+    pub fn radices(&self) -> &[u32] {
+        &self.radices[..self.depth]
+    }
+
     /// Number of items that the tree sums.
     pub fn count(&self) -> usize {
         self.count
