@@ -1,1 +1,0 @@
-//! Sixteen lanes of f32 on every instruction set.
