@@ -113,7 +113,7 @@ fn all_floats_slow(a: &[f32], b: &[f32], c: &[f32]) -> Vec<Vec<f32>> {
         each(&|a, b, _| if a >= b { a } else { b }),
         each(&|a, b, c| truth(a < b && b < c)),
         each(&|a, b, c| truth(a < b || b < c)),
-        each(&|a, b, _| truth(!(a < b))),
+        each(&|a, b, _| truth(a >= b || a.is_nan() || b.is_nan())),
         each(&|a, _, _| a.to_bits() as i32 as f32),
         vec![lanes[0]; LANES],
     ]
@@ -155,7 +155,7 @@ fn all_words<S: Simd>(s: S, a: &[u32; LANES], b: &[u32; LANES], out: &mut Vec<[u
 fn all_words_slow(a: &[u32; LANES], b: &[u32; LANES]) -> Vec<[u32; LANES]> {
     let each = |f: &dyn Fn(u32, u32) -> u32| std::array::from_fn::<u32, LANES, _>(|i| f(a[i], b[i]));
     let low = each(&|a, b| a.wrapping_mul(b));
-    let high = each(&|a, b| (u64::from(a) * u64::from(b) >> 32) as u32);
+    let high = each(&|a, b| ((u64::from(a) * u64::from(b)) >> 32) as u32);
     let rows = [*a, *b, low, high];
     let transposed = |j: usize| std::array::from_fn(|lane| rows[lane % 4][lane / 4 * 4 + j]);
     vec![

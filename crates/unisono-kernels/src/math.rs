@@ -1,1 +1,0 @@
-//! Own mathematical functions: the same bits on every machine.
