@@ -1,1 +1,0 @@
-//! Row and column sums, squared norms, argmax.
