@@ -44,10 +44,10 @@ impl Kind {
 /// A piece of every device's arena: plain data, the same offset on each device of the mesh.
 ///
 /// Elements are four bytes wide (f32 or u32); offset and length count elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BufferRef {
     /// Number that no other buffer of this runtime has had.
-    pub id: u32,
+    pub id: u64,
     /// First element in the arena.
     pub offset: usize,
     /// Number of elements.
@@ -72,3 +72,13 @@ impl BufferRef {
         }
     }
 }
+
+impl std::fmt::Debug for BufferRef {
+    /// `b12[4096+256]`: the twelfth buffer, at element 4096 of the arena, 256 elements long.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "b{}[{}+{}]", self.id >> SLOT_BITS, self.offset, self.len)
+    }
+}
+
+/// The low bits of an id say where the host keeps its books on the buffer; the high bits count buffers.
+pub(crate) const SLOT_BITS: u32 = 24;

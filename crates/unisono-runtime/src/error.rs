@@ -53,6 +53,14 @@ pub enum RuntimeError {
     /// A value was asked from the null backend.
     #[error("the null backend computes nothing, so there is no value to read")]
     NoValues,
+    /// A device that the mesh does not have.
+    #[error("device {device} does not exist: the mesh has {devices}, numbered from 0")]
+    NoDevice {
+        /// What was asked for.
+        device: usize,
+        /// Devices in the mesh.
+        devices: usize,
+    },
     /// A buffer or data of another length than needed.
     #[error("{what}: {given} elements given, {expected} expected")]
     Length {

@@ -4,13 +4,24 @@
 //! every device carries it out in order. Workers (one a core) take tiles of whatever command is ready on any device.
 //! The [`Backend::Null`] accepts the same stream and only accounts for it.
 
+mod arena;
 pub mod buffer;
 pub mod command;
 pub mod error;
+mod ledger;
 pub mod ops;
+mod options;
 pub mod place;
+mod pool;
+pub mod report;
+mod runtime;
+mod transfer;
 
 pub use buffer::{BufferRef, Kind};
-pub use command::{Command, Cost, Op};
+pub use command::{Command, Cost, Group, Op};
 pub use error::RuntimeError;
+pub use options::{Backend, Options};
 pub use place::Place;
+pub use report::{MemoryReport, Phase, PhaseReport, Report};
+pub use runtime::{Buffer, Pending, Runtime};
+pub use transfer::HostData;
