@@ -11,12 +11,32 @@ struct Line([f32; 16]);
 pub struct Scratch {
     isa: Isa,
     lines: Vec<Line>,
+    result: Vec<Line>,
+}
+
+/// A second piece of a worker's memory, taken out of its [`Scratch`] so that a kernel can use the scratch meanwhile.
+pub struct ResultMemory {
+    lines: Vec<Line>,
+    len: usize,
+}
+
+impl ResultMemory {
+    /// The floats that were asked for, with whatever an earlier use left in them.
+    pub fn floats(&mut self) -> &mut [f32] {
+        &mut floats_of(&mut self.lines)[..self.len]
+    }
+}
+
+fn floats_of(lines: &mut [Line]) -> &mut [f32] {
+    // SAFETY: `Line` is exactly 16 floats without padding (repr(C), 64 bytes), so the lines are 16 × as many initialised
+    // floats; the borrow of `lines` keeps them alive and unshared.
+    unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast::<f32>(), lines.len() * 16) }
 }
 
 impl Scratch {
     /// Scratch for kernels on `isa`; holds no memory yet.
     pub fn new(isa: Isa) -> Scratch {
-        Scratch { isa, lines: Vec::new() }
+        Scratch { isa, lines: Vec::new(), result: Vec::new() }
     }
 
     /// The instruction set that kernels are to use.
@@ -30,9 +50,21 @@ impl Scratch {
         if self.lines.len() < lines {
             self.lines.resize(lines, Line([0.0; 16]));
         }
-        // SAFETY: `Line` is exactly 16 floats without padding (repr(C), 64 bytes), so `lines` lines are 16 × lines
-        // initialised floats; the borrow of `self` keeps them alive and unshared.
-        let floats = unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast::<f32>(), lines * 16) };
-        &mut floats[..len]
+        &mut floats_of(&mut self.lines)[..len]
+    }
+
+    /// Takes out `len` floats of result memory; give them back with [`Scratch::put_result`], so that they are kept.
+    pub fn take_result(&mut self, len: usize) -> ResultMemory {
+        let mut lines = std::mem::take(&mut self.result);
+        let wanted = len.div_ceil(16);
+        if lines.len() < wanted {
+            lines.resize(wanted, Line([0.0; 16]));
+        }
+        ResultMemory { lines, len }
+    }
+
+    /// Gives result memory back.
+    pub fn put_result(&mut self, memory: ResultMemory) {
+        self.result = memory.lines;
     }
 }

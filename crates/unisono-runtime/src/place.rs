@@ -43,6 +43,13 @@ impl<'a> Place<'a> {
         unsafe { std::slice::from_raw_parts(arena.base.add(buffer.offset).cast::<u32>(), buffer.len) }
     }
 
+    /// The bytes of `buffer` on this device, four an element.
+    pub fn u8(&self, buffer: BufferRef) -> &'a [u8] {
+        let arena = self.arena(self.device, buffer);
+        // SAFETY: as in `f32_on`; every byte of an element is a valid u8.
+        unsafe { std::slice::from_raw_parts(arena.base.add(buffer.offset).cast::<u8>(), 4 * buffer.len) }
+    }
+
     /// The floats of `buffer` on `device`, a peer in a collective.
     pub fn f32_on(&self, device: usize, buffer: BufferRef) -> &'a [f32] {
         let arena = self.arena(device, buffer);

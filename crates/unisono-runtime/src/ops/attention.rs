@@ -1,0 +1,251 @@
+//! Attention without the T×T matrix.
+
+use crate::buffer::BufferRef;
+use crate::command::{Cost, Op};
+use crate::place::Place;
+use unisono_kernels::attention as kernel;
+pub use unisono_kernels::attention::Layout;
+use unisono_kernels::out::Out;
+use unisono_kernels::scratch::Scratch;
+use unisono_mesh::Mesh;
+
+/// An operand of attention: a buffer, the element where it begins, and its strides.
+#[derive(Clone, Copy, Debug)]
+pub struct Heads {
+    /// The buffer; queries, keys and values may share one.
+    pub buffer: BufferRef,
+    /// Strides.
+    pub layout: Layout,
+}
+
+/// Sizes and options that forward and backward share.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Sequences.
+    pub batch: usize,
+    /// Key/value groups.
+    pub groups: usize,
+    /// Query heads that share a group.
+    pub heads_per_group: usize,
+    /// Elements of a head.
+    pub head_dim: usize,
+    /// Query tokens of a sequence.
+    pub queries: usize,
+    /// Key tokens of a sequence.
+    pub keys: usize,
+    /// Whether a query sees only keys at or before its own position.
+    pub causal: bool,
+    /// Factor of the scores, `1/sqrt(head_dim)` as a rule.
+    pub scale: f32,
+}
+
+impl Shape {
+    /// Floating-point operations of the forward pass, masked scores not counted.
+    fn flops(&self) -> u64 {
+        let scores = if self.causal && self.queries == self.keys {
+            self.queries * (self.queries + 1) / 2
+        } else {
+            self.queries * self.keys
+        };
+        4 * (self.batch * self.groups * self.heads_per_group * scores * self.head_dim) as u64
+    }
+
+    /// Elements of queries (as many as of the output) and of keys.
+    fn elements(&self) -> (usize, usize) {
+        let head = self.batch * self.groups * self.head_dim;
+        (head * self.heads_per_group * self.queries, head * self.keys)
+    }
+}
+
+/// `out = softmax(q kᵀ · scale) v`, by head.
+#[derive(Clone, Debug)]
+pub struct Attention {
+    /// Sizes.
+    pub shape: Shape,
+    /// Queries.
+    pub q: Heads,
+    /// Keys.
+    pub k: Heads,
+    /// Values.
+    pub v: Heads,
+    /// Position of each sequence's first query, `None` for 0.
+    pub first_query: Option<BufferRef>,
+    /// Bytes [batch or 1, queries, keys] packed into words, 0 where a key is not seen.
+    pub mask: Option<BufferRef>,
+    /// Bytes from one sequence's mask to the next; 0 for a shared mask.
+    pub mask_batch: usize,
+    /// Result.
+    pub out: Heads,
+    /// Log of each query's sum of exponentials, for the backward pass.
+    pub lse: Option<BufferRef>,
+}
+
+impl Attention {
+    fn kernel<'a>(&self, place: &Place<'a>) -> kernel::Attention<'a> {
+        kernel::Attention {
+            q: place.f32(self.q.buffer),
+            k: place.f32(self.k.buffer),
+            v: place.f32(self.v.buffer),
+            first_query: self.first_query.map(|b| place.u32(b)),
+            mask: self.mask.map(|b| place.u8(b)),
+            out: place.out(self.out.buffer),
+            lse: self.lse.map(|b| place.out(b)),
+            ..self.bare()
+        }
+    }
+
+    /// The kernel's arguments without memory: enough to count tiles.
+    fn bare<'a>(&self) -> kernel::Attention<'a> {
+        kernel::Attention {
+            batch: self.shape.batch,
+            groups: self.shape.groups,
+            heads_per_group: self.shape.heads_per_group,
+            head_dim: self.shape.head_dim,
+            queries: self.shape.queries,
+            keys: self.shape.keys,
+            q: &[],
+            q_layout: self.q.layout,
+            k: &[],
+            k_layout: self.k.layout,
+            v: &[],
+            v_layout: self.v.layout,
+            causal: self.shape.causal,
+            scale: self.shape.scale,
+            first_query: None,
+            mask: None,
+            mask_batch: self.mask_batch,
+            out: Out::new(&mut []),
+            out_layout: self.out.layout,
+            lse: None,
+        }
+    }
+}
+
+impl Op for Attention {
+    fn name(&self) -> &'static str {
+        "attention"
+    }
+
+    fn reads(&self, see: &mut dyn FnMut(BufferRef)) {
+        for heads in [self.q, self.k, self.v] {
+            see(heads.buffer);
+        }
+        self.first_query.map(&mut *see);
+        self.mask.map(see);
+    }
+
+    fn writes(&self, see: &mut dyn FnMut(BufferRef)) {
+        see(self.out.buffer);
+        self.lse.map(see);
+    }
+
+    fn cost(&self, _mesh: &Mesh) -> Cost {
+        let (q, k) = self.shape.elements();
+        Cost { flops: self.shape.flops(), bytes: 4 * (2 * q + 2 * k) as u64, link_bytes: 0 }
+    }
+
+    fn tiles(&self) -> usize {
+        self.bare().tiles()
+    }
+
+    fn run(&self, place: &Place<'_>, tile: usize, scratch: &mut Scratch) {
+        self.kernel(place).run(tile, scratch);
+    }
+}
+
+/// The gradient of [`Attention`] with respect to queries, keys and values.
+#[derive(Clone, Debug)]
+pub struct AttentionGrad {
+    /// The forward pass.
+    pub forward: Attention,
+    /// Its log-sums, as it wrote them.
+    pub lse: BufferRef,
+    /// Gradient of its result, laid out like the result.
+    pub d_out: BufferRef,
+    /// Gradient of the queries, laid out like the queries.
+    pub dq: BufferRef,
+    /// Gradient of the keys.
+    pub dk: BufferRef,
+    /// Gradient of the values.
+    pub dv: BufferRef,
+}
+
+impl AttentionGrad {
+    fn bare<'a>(&self) -> kernel::AttentionGrad<'a> {
+        let f = self.forward.bare();
+        kernel::AttentionGrad {
+            batch: f.batch,
+            groups: f.groups,
+            heads_per_group: f.heads_per_group,
+            head_dim: f.head_dim,
+            queries: f.queries,
+            keys: f.keys,
+            q: &[],
+            q_layout: f.q_layout,
+            k: &[],
+            k_layout: f.k_layout,
+            v: &[],
+            v_layout: f.v_layout,
+            causal: f.causal,
+            scale: f.scale,
+            first_query: None,
+            mask: None,
+            mask_batch: f.mask_batch,
+            out: &[],
+            out_layout: f.out_layout,
+            d_out: &[],
+            lse: &[],
+            dq: Out::new(&mut []),
+            dk: Out::new(&mut []),
+            dv: Out::new(&mut []),
+        }
+    }
+}
+
+impl Op for AttentionGrad {
+    fn name(&self) -> &'static str {
+        "attention_grad"
+    }
+
+    fn reads(&self, see: &mut dyn FnMut(BufferRef)) {
+        self.forward.reads(see);
+        for buffer in [self.forward.out.buffer, self.lse, self.d_out] {
+            see(buffer);
+        }
+    }
+
+    fn writes(&self, see: &mut dyn FnMut(BufferRef)) {
+        for buffer in [self.dq, self.dk, self.dv] {
+            see(buffer);
+        }
+    }
+
+    fn cost(&self, _mesh: &Mesh) -> Cost {
+        let (q, k) = self.forward.shape.elements();
+        // Five products of the forward's size of two (the scores are computed again), as the field counts it.
+        Cost { flops: self.forward.shape.flops() / 2 * 5, bytes: 4 * (4 * q + 4 * k) as u64, link_bytes: 0 }
+    }
+
+    fn tiles(&self) -> usize {
+        self.bare().tiles()
+    }
+
+    fn run(&self, place: &Place<'_>, tile: usize, scratch: &mut Scratch) {
+        let f = &self.forward;
+        kernel::AttentionGrad {
+            q: place.f32(f.q.buffer),
+            k: place.f32(f.k.buffer),
+            v: place.f32(f.v.buffer),
+            first_query: f.first_query.map(|b| place.u32(b)),
+            mask: f.mask.map(|b| place.u8(b)),
+            out: place.f32(f.out.buffer),
+            d_out: place.f32(self.d_out),
+            lse: place.f32(self.lse),
+            dq: place.out(self.dq),
+            dk: place.out(self.dk),
+            dv: place.out(self.dv),
+            ..self.bare()
+        }
+        .run(tile, scratch);
+    }
+}

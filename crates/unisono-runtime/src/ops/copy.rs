@@ -1,0 +1,57 @@
+//! Strided copies: permute, slice, join, broadcast.
+
+use crate::buffer::BufferRef;
+use crate::command::{Cost, Op};
+use crate::place::Place;
+use unisono_kernels::copy::{Strided, copy};
+use unisono_kernels::scratch::Scratch;
+use unisono_mesh::Mesh;
+
+/// `to[dst] = from[src]` for every index of the plan; elements of 4 bytes, whatever they mean.
+#[derive(Clone, Debug)]
+pub struct Copy {
+    /// Source.
+    pub from: BufferRef,
+    /// Destination; elements that the plan does not name keep their value.
+    pub to: BufferRef,
+    /// Dimensions and strides.
+    pub plan: Strided,
+}
+
+impl Copy {
+    /// Leading dimensions are flattened and shared out; the last two stay together.
+    fn outer(&self) -> usize {
+        self.plan.dims[..4].iter().product()
+    }
+
+    fn inner(&self) -> usize {
+        self.plan.dims[4..].iter().product()
+    }
+}
+
+impl Op for Copy {
+    fn name(&self) -> &'static str {
+        "copy"
+    }
+
+    fn reads(&self, see: &mut dyn FnMut(BufferRef)) {
+        see(self.from);
+    }
+
+    fn writes(&self, see: &mut dyn FnMut(BufferRef)) {
+        see(self.to);
+    }
+
+    fn cost(&self, _mesh: &Mesh) -> Cost {
+        Cost { flops: 0, bytes: 8 * (self.outer() * self.inner()) as u64, link_bytes: 0 }
+    }
+
+    fn tiles(&self) -> usize {
+        super::row_tiles(self.outer(), self.inner())
+    }
+
+    fn run(&self, place: &Place<'_>, tile: usize, _scratch: &mut Scratch) {
+        let rows = super::tile_rows(tile, self.outer(), self.inner());
+        copy(&self.plan, rows.start, rows.end, place.f32(self.from), place.out(self.to));
+    }
+}

@@ -1,0 +1,224 @@
+//! Collectives that move values without adding them: all-gather, reduce-scatter's scatter, broadcast, select.
+
+use super::all_reduce::members;
+use super::{chunk, chunks, row_tiles, tile_rows};
+use crate::buffer::BufferRef;
+use crate::command::{Cost, Group, Op};
+use crate::place::Place;
+use unisono_kernels::scratch::Scratch;
+use unisono_mesh::{AxisHandle, Mesh};
+
+/// `to[o][i][..] = member i's from[o][..]`: a dimension grows by the number of devices on the axis, in axis order.
+#[derive(Clone, Debug)]
+pub struct AllGather {
+    /// The devices that meet.
+    pub axis: AxisHandle,
+    /// Product of the dimensions before the gathered one.
+    pub outer: usize,
+    /// Elements of one device's gathered dimension and those after it.
+    pub inner: usize,
+    /// `outer × inner` elements.
+    pub from: BufferRef,
+    /// `outer × axis.size × inner` elements.
+    pub to: BufferRef,
+}
+
+impl Op for AllGather {
+    fn name(&self) -> &'static str {
+        "all_gather"
+    }
+
+    fn reads(&self, see: &mut dyn FnMut(BufferRef)) {
+        see(self.from);
+    }
+
+    fn writes(&self, see: &mut dyn FnMut(BufferRef)) {
+        see(self.to);
+    }
+
+    fn group(&self) -> Option<Group> {
+        Some(Group::Axis(self.axis.index))
+    }
+
+    fn cost(&self, _mesh: &Mesh) -> Cost {
+        let n = self.axis.size as u64;
+        let part = 4 * (self.outer * self.inner) as u64;
+        Cost { flops: 0, bytes: part * (n + 1), link_bytes: part * (n - 1) }
+    }
+
+    fn tiles(&self) -> usize {
+        row_tiles(self.outer, self.inner * self.axis.size)
+    }
+
+    fn run(&self, place: &Place<'_>, tile: usize, _scratch: &mut Scratch) {
+        let width = self.inner * self.axis.size;
+        for row in tile_rows(tile, self.outer, width) {
+            for (i, source) in members(self.axis, place.device).enumerate() {
+                let from = &place.f32_on(source, self.from)[row * self.inner..(row + 1) * self.inner];
+                for device in members(self.axis, place.device) {
+                    let to = place.write_on(device, self.to, row * width + i * self.inner, self.inner);
+                    to.copy_from_slice(from);
+                }
+            }
+        }
+    }
+}
+
+/// `to[o][..] = from[o][own position][..]`: each device keeps its part of a dimension. Nothing is sent.
+#[derive(Clone, Debug)]
+pub struct TakePart {
+    /// The axis along which the dimension is dealt out.
+    pub axis: AxisHandle,
+    /// Product of the dimensions before it.
+    pub outer: usize,
+    /// Elements of one device's part and of the dimensions after it.
+    pub inner: usize,
+    /// `outer × axis.size × inner` elements.
+    pub from: BufferRef,
+    /// `outer × inner` elements.
+    pub to: BufferRef,
+}
+
+impl Op for TakePart {
+    fn name(&self) -> &'static str {
+        "take_part"
+    }
+
+    fn reads(&self, see: &mut dyn FnMut(BufferRef)) {
+        see(self.from);
+    }
+
+    fn writes(&self, see: &mut dyn FnMut(BufferRef)) {
+        see(self.to);
+    }
+
+    fn cost(&self, _mesh: &Mesh) -> Cost {
+        Cost { flops: 0, bytes: 8 * (self.outer * self.inner) as u64, link_bytes: 0 }
+    }
+
+    fn tiles(&self) -> usize {
+        row_tiles(self.outer, self.inner)
+    }
+
+    fn run(&self, place: &Place<'_>, tile: usize, _scratch: &mut Scratch) {
+        let position = super::position(Some(self.axis), place.device);
+        let width = self.inner * self.axis.size;
+        for row in tile_rows(tile, self.outer, self.inner) {
+            let at = row * width + position * self.inner;
+            let from = &place.f32(self.from)[at..at + self.inner];
+            place.write(self.to, row * self.inner, self.inner).copy_from_slice(from);
+        }
+    }
+}
+
+/// `to = member root's from` on every device of the group.
+#[derive(Clone, Debug)]
+pub struct Broadcast {
+    /// The devices that meet.
+    pub axis: AxisHandle,
+    /// Position of the sender on the axis.
+    pub root: usize,
+    /// What is sent.
+    pub from: BufferRef,
+    /// Where it goes; another buffer, as long.
+    pub to: BufferRef,
+}
+
+impl Op for Broadcast {
+    fn name(&self) -> &'static str {
+        "broadcast"
+    }
+
+    fn reads(&self, see: &mut dyn FnMut(BufferRef)) {
+        see(self.from);
+    }
+
+    fn writes(&self, see: &mut dyn FnMut(BufferRef)) {
+        see(self.to);
+    }
+
+    fn group(&self) -> Option<Group> {
+        Some(Group::Axis(self.axis.index))
+    }
+
+    fn cost(&self, _mesh: &Mesh) -> Cost {
+        let bytes = 4 * self.from.len as u64;
+        Cost { flops: 0, bytes: 2 * bytes, link_bytes: bytes }
+    }
+
+    fn tiles(&self) -> usize {
+        chunks(self.from.len)
+    }
+
+    fn run(&self, place: &Place<'_>, tile: usize, _scratch: &mut Scratch) {
+        let range = chunk(tile, self.from.len);
+        let root = place.device + self.root * self.axis.stride;
+        let from = &place.f32_on(root, self.from)[range.clone()];
+        for device in members(self.axis, place.device) {
+            place.write_on(device, self.to, range.start, range.len()).copy_from_slice(from);
+        }
+    }
+}
+
+/// `to[row] = owner's from[row]`, the owner of id `i` being position `i / shard`: a lookup in a sharded table is a select
+/// from the owner, never a sum with zeros. Ids that nobody owns give zeros.
+#[derive(Clone, Debug)]
+pub struct SelectRows {
+    /// The devices that meet.
+    pub axis: AxisHandle,
+    /// Ids that one position owns.
+    pub shard: usize,
+    /// One id a row.
+    pub ids: BufferRef,
+    /// Elements of a row.
+    pub cols: usize,
+    /// Rows as each device looked them up.
+    pub from: BufferRef,
+    /// Rows of the owners; another buffer, as long.
+    pub to: BufferRef,
+}
+
+impl Op for SelectRows {
+    fn name(&self) -> &'static str {
+        "select_rows"
+    }
+
+    fn reads(&self, see: &mut dyn FnMut(BufferRef)) {
+        see(self.ids);
+        see(self.from);
+    }
+
+    fn writes(&self, see: &mut dyn FnMut(BufferRef)) {
+        see(self.to);
+    }
+
+    fn group(&self) -> Option<Group> {
+        Some(Group::Axis(self.axis.index))
+    }
+
+    fn cost(&self, _mesh: &Mesh) -> Cost {
+        let bytes = 4 * self.to.len as u64;
+        let n = self.axis.size as u64;
+        Cost { flops: 0, bytes: 2 * bytes, link_bytes: bytes * (n - 1) / n }
+    }
+
+    fn tiles(&self) -> usize {
+        row_tiles(self.ids.len, self.cols)
+    }
+
+    fn run(&self, place: &Place<'_>, tile: usize, _scratch: &mut Scratch) {
+        let ids = place.u32(self.ids);
+        for row in tile_rows(tile, self.ids.len, self.cols) {
+            let (at, owner) = (row * self.cols, ids[row] as usize / self.shard);
+            for device in members(self.axis, place.device) {
+                let to = place.write_on(device, self.to, at, self.cols);
+                if owner < self.axis.size {
+                    let source = place.device + owner * self.axis.stride;
+                    to.copy_from_slice(&place.f32_on(source, self.from)[at..at + self.cols]);
+                } else {
+                    to.fill(0.0);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Optimizer updates, and the control numbers that they obey.
+
+use super::{bytes, chunk, chunks};
+use crate::buffer::BufferRef;
+use crate::command::{Cost, Op};
+use crate::place::Place;
+use unisono_kernels::optimizer as kernel;
+pub use unisono_kernels::optimizer::{AdamW, Sgd};
+use unisono_kernels::scratch::Scratch;
+use unisono_mesh::Mesh;
+
+/// Elements of the control buffer: see [`Control`].
+pub const CONTROL: usize = 4;
+
+/// The numbers that an update obeys, worked out on the device: `[norm, scale, go, loss]`.
+///
+/// `norm` is the global gradient norm, the square root of the parameters' squared norms added in the table's order;
+/// `scale` what gradients are multiplied by (1, or `max_norm / (norm + 1e-6)` where that is smaller); `go` is 1 where norm
+/// and loss are finite and 0 otherwise: then no update is made.
+#[derive(Clone, Debug)]
+pub struct Control {
+    /// Squared norms, one a parameter, in the order of the model's table; empty for no norm.
+    pub squares: Option<BufferRef>,
+    /// The step's loss.
+    pub loss: Option<BufferRef>,
+    /// Gradients of a larger norm are scaled down to this.
+    pub max_norm: Option<f32>,
+    /// [`CONTROL`] numbers.
+    pub to: BufferRef,
+}
+
+impl Op for Control {
+    fn name(&self) -> &'static str {
+        "control"
+    }
+
+    fn reads(&self, see: &mut dyn FnMut(BufferRef)) {
+        self.squares.map(&mut *see);
+        self.loss.map(see);
+    }
+
+    fn writes(&self, see: &mut dyn FnMut(BufferRef)) {
+        see(self.to);
+    }
+
+    fn cost(&self, _mesh: &Mesh) -> Cost {
+        Cost::default()
+    }
+
+    fn tiles(&self) -> usize {
+        1
+    }
+
+    fn run(&self, place: &Place<'_>, _tile: usize, _scratch: &mut Scratch) {
+        let total = self.squares.map_or(0.0, |squares| place.f32(squares).iter().fold(0.0f32, |sum, s| sum + s));
+        let norm = total.sqrt();
+        let loss = self.loss.map_or(0.0, |loss| place.f32(loss)[0]);
+        let scale = match self.max_norm {
+            Some(max) if norm > max => max / (norm + 1e-6),
+            _ => 1.0,
+        };
+        let go = if norm.is_finite() && loss.is_finite() { 1.0 } else { 0.0 };
+        place.write(self.to, 0, CONTROL).copy_from_slice(&[norm, scale, go, loss]);
+    }
+}
+
+/// What the control buffer says on this device: the gradients' scale, or `None` for no update.
+fn allowed(place: &Place<'_>, control: Option<BufferRef>) -> Option<f32> {
+    match control.map(|control| place.f32(control)) {
+        Some([_, _, 0.0, ..]) => None,
+        Some(control) => Some(control[1]),
+        None => Some(1.0),
+    }
+}
+
+/// One AdamW update of a parameter.
+#[derive(Clone, Debug)]
+pub struct AdamWStep {
+    /// Hyperparameters of this step; `grad_scale` is taken from `control`.
+    pub hyper: AdamW,
+    /// [`Control`] numbers.
+    pub control: Option<BufferRef>,
+    /// Parameter.
+    pub p: BufferRef,
+    /// First moments.
+    pub m: BufferRef,
+    /// Second moments.
+    pub v: BufferRef,
+    /// Gradient.
+    pub g: BufferRef,
+}
+
+impl Op for AdamWStep {
+    fn name(&self) -> &'static str {
+        "adamw"
+    }
+
+    fn reads(&self, see: &mut dyn FnMut(BufferRef)) {
+        for buffer in [self.p, self.m, self.v, self.g] {
+            see(buffer);
+        }
+        self.control.map(see);
+    }
+
+    fn writes(&self, see: &mut dyn FnMut(BufferRef)) {
+        for buffer in [self.p, self.m, self.v] {
+            see(buffer);
+        }
+    }
+
+    fn cost(&self, _mesh: &Mesh) -> Cost {
+        Cost { flops: 14 * self.p.len as u64, bytes: 7 * bytes(&[self.p]), link_bytes: 0 }
+    }
+
+    fn tiles(&self) -> usize {
+        chunks(self.p.len)
+    }
+
+    fn run(&self, place: &Place<'_>, tile: usize, scratch: &mut Scratch) {
+        let Some(grad_scale) = allowed(place, self.control) else { return };
+        let range = chunk(tile, self.p.len);
+        let part = |buffer| place.write(buffer, range.start, range.len());
+        let hyper = AdamW { grad_scale, ..self.hyper };
+        let g = &place.f32(self.g)[range.clone()];
+        kernel::adamw(scratch.isa(), &hyper, part(self.p), part(self.m), part(self.v), g);
+    }
+}
+
+/// One SGD update of a parameter.
+#[derive(Clone, Debug)]
+pub struct SgdStep {
+    /// Hyperparameters of this step; `grad_scale` is taken from `control`.
+    pub hyper: Sgd,
+    /// [`Control`] numbers.
+    pub control: Option<BufferRef>,
+    /// Parameter.
+    pub p: BufferRef,
+    /// Momentum, where there is any.
+    pub momentum: Option<BufferRef>,
+    /// Gradient.
+    pub g: BufferRef,
+}
+
+impl Op for SgdStep {
+    fn name(&self) -> &'static str {
+        "sgd"
+    }
+
+    fn reads(&self, see: &mut dyn FnMut(BufferRef)) {
+        see(self.p);
+        see(self.g);
+        self.momentum.map(&mut *see);
+        self.control.map(see);
+    }
+
+    fn writes(&self, see: &mut dyn FnMut(BufferRef)) {
+        see(self.p);
+        self.momentum.map(see);
+    }
+
+    fn cost(&self, _mesh: &Mesh) -> Cost {
+        Cost { flops: 4 * self.p.len as u64, bytes: 4 * bytes(&[self.p]), link_bytes: 0 }
+    }
+
+    fn tiles(&self) -> usize {
+        chunks(self.p.len)
+    }
+
+    fn run(&self, place: &Place<'_>, tile: usize, scratch: &mut Scratch) {
+        let Some(grad_scale) = allowed(place, self.control) else { return };
+        let range = chunk(tile, self.p.len);
+        let part = |buffer| place.write(buffer, range.start, range.len());
+        let hyper = Sgd { grad_scale, ..self.hyper };
+        let g = &place.f32(self.g)[range.clone()];
+        kernel::sgd(scratch.isa(), &hyper, part(self.p), self.momentum.map(part), g);
+    }
+}
