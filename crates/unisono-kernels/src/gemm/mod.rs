@@ -1,1 +1,207 @@
-//! Matrix products in the canonical order.
+//! Matrix products in the canonical order, with bias and activation in the epilogue.
+//!
+//! `c[i, j]` is the sum over the addends of a [`Share`] of `a[i, p] · b[p, j]`: leaves of fused multiply-adds in index
+//! order from +0, halvings inside a unit, the tree over units ([`crate::order`]). Each element's order depends on `sum`
+//! alone, so tiles, instruction sets, batches and the other dimensions cannot change a bit.
+//!
+//! The blocking is that of Goto and van de Geijn ("Anatomy of high-performance matrix multiplication", 2008): panels of A
+//! and B are packed, a register tile of C stays in registers while a block of the contracted dimension runs through it.
+//! The tree costs little there: after each leaf the micro-kernel adds the entries that the tree asks for, from a small
+//! stack in the first-level cache; blocks are cut along the tree, so that mostly one entry a block outlives it.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod blocks;
+mod drive;
+mod epilogue;
+mod kernel;
+pub mod peak;
+mod portable;
+mod tiling;
+
+use crate::isa::Isa;
+use crate::order::Share;
+use crate::out::Out;
+use crate::scratch::Scratch;
+use crate::simd;
+
+/// A matrix in memory: element (i, j) is `data[i * row_stride + j * col_stride]`.
+#[derive(Clone, Copy, Debug)]
+pub struct Mat<'a> {
+    /// The elements.
+    pub data: &'a [f32],
+    /// Distance between rows.
+    pub row_stride: usize,
+    /// Distance between columns.
+    pub col_stride: usize,
+}
+
+/// What is applied to each element after the bias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Activation {
+    /// Nothing.
+    None,
+    /// max(x, 0).
+    Relu,
+    /// x · Φ(x), by the error function.
+    Gelu,
+    /// The approximation of GELU by tanh.
+    GeluTanh,
+    /// x · sigmoid(x).
+    Silu,
+}
+
+/// `batch` products `c = activation(a · b + bias)`, or a part of their sums.
+///
+/// Tiles write disjoint parts of `c` (and `pre`) and may run on any worker, in any order.
+pub struct Gemm<'a> {
+    /// Number of independent products.
+    pub batch: usize,
+    /// Distance between the products' A.
+    pub a_batch: usize,
+    /// Distance between the products' B.
+    pub b_batch: usize,
+    /// Distance between the products' C (and `pre`).
+    pub c_batch: usize,
+    /// Rows of C.
+    pub m: usize,
+    /// Columns of C.
+    pub n: usize,
+    /// `[m, k]`, with `k = sum.addends()`.
+    pub a: Mat<'a>,
+    /// `[k, n]`.
+    pub b: Mat<'a>,
+    /// `[m, n]`, columns contiguous, a stack slot every `slot` elements.
+    ///
+    /// Where `sum.open < sum.from` its slots hold the stack so far; otherwise it needs no value.
+    pub c: Out<'a, f32>,
+    /// Distance between rows of C.
+    pub c_row: usize,
+    /// Distance between the stack slots of an element of C.
+    pub slot: usize,
+    /// The units of the contracted dimension, what is on the stack, what this call adds.
+    pub sum: Share,
+    /// `[n]`, added after the complete sum.
+    pub bias: Option<&'a [f32]>,
+    /// Applied after the bias, to the complete sum.
+    pub activation: Activation,
+    /// Where the value before the activation goes, laid out as `c`.
+    pub pre: Option<Out<'a, f32>>,
+}
+
+impl Gemm<'_> {
+    /// Number of tiles.
+    pub fn tiles(&self) -> usize {
+        self.batch * self.tiling().tiles()
+    }
+
+    /// Multiplications and additions: `2 · batch · m · n · k`.
+    pub fn flops(&self) -> u64 {
+        2 * [self.batch, self.m, self.n, self.sum.addends()]
+            .iter()
+            .map(|x| *x as u64)
+            .product::<u64>()
+    }
+
+    /// Computes one tile.
+    ///
+    /// # Panics
+    /// If a dimension reaches past its slice, or an epilogue is asked for on an incomplete sum: bugs in unisono.
+    pub fn run(&self, tile: usize, scratch: &mut Scratch) {
+        self.check(tile);
+        let isa = simd::checked(scratch.isa());
+        // SAFETY: the CPU has the instruction set, and `check` compared every extent with its slice; tiles are disjoint.
+        unsafe {
+            match isa {
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx512 => drive::tile::<simd::Avx512>(self, tile, scratch),
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx2 => drive::tile::<simd::Avx2>(self, tile, scratch),
+                _ => drive::tile::<simd::Portable>(self, tile, scratch),
+            }
+        }
+    }
+
+    fn tiling(&self) -> tiling::Tiling {
+        tiling::Tiling::of(self.batch, self.m, self.n)
+    }
+
+    /// Whether an epilogue follows the sum.
+    fn has_epilogue(&self) -> bool {
+        self.bias.is_some() || self.pre.is_some() || self.activation != Activation::None
+    }
+
+    fn check(&self, tile: usize) {
+        let tiles = self.tiles();
+        assert!(
+            tile < tiles,
+            "bug in unisono: tile {tile} of a product of {tiles} tiles"
+        );
+        let Share { units, open, from, to } = self.sum;
+        assert!(
+            open <= from && from <= to && to <= units.count.max(1),
+            "bug in unisono: a product over the units {from}..{to} on a stack from {open}, of {}",
+            units.count
+        );
+        let (m, n, k) = (self.m, self.n, self.sum.addends());
+        let fits = |what: &str, len: usize, batch_stride: usize, dims: [(usize, usize); 3]| {
+            if self.batch == 0 || dims.iter().any(|(count, _)| *count == 0) {
+                return;
+            }
+            let last = dims
+                .iter()
+                .fold((self.batch - 1) * batch_stride, |at, (count, stride)| {
+                    at + (count - 1) * stride
+                });
+            assert!(
+                last < len,
+                "bug in unisono: {what} of a product ({m} × {k} × {n}, batch {}) reaches element {last} of {len}",
+                self.batch
+            );
+        };
+        let slots = self.sum.slots_before().max(self.sum.slots_after());
+        fits(
+            "A",
+            self.a.data.len(),
+            self.a_batch,
+            [(m, self.a.row_stride), (k, self.a.col_stride), (1, 0)],
+        );
+        fits(
+            "B",
+            self.b.data.len(),
+            self.b_batch,
+            [(k, self.b.row_stride), (n, self.b.col_stride), (1, 0)],
+        );
+        fits(
+            "C",
+            self.c.len(),
+            self.c_batch,
+            [(m, self.c_row), (n, 1), (slots, self.slot)],
+        );
+        if let Some(pre) = self.pre {
+            fits(
+                "the pre-activation",
+                pre.len(),
+                self.c_batch,
+                [(m, self.c_row), (n, 1), (1, 0)],
+            );
+        }
+        if let Some(bias) = self.bias {
+            assert!(
+                bias.len() >= n,
+                "bug in unisono: a bias of {} for {n} columns",
+                bias.len()
+            );
+        }
+        assert!(
+            !self.has_epilogue() || (open == 0 && from < to && to == units.count),
+            "bug in unisono: a bias or an activation on a sum that is not complete (units {open}..{to} of {})",
+            units.count
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! The micro-kernel and packing on AVX2 with FMA: 6 × 16 register tiles, 8 × 8 transposes.
+
+use super::kernel::{Kernel, Micro, body, pack_any};
+use crate::simd::Avx2;
+use std::arch::x86_64::*;
+
+impl Kernel for Avx2 {
+    const MR: usize = 6;
+    const V: usize = 1;
+    const KC: usize = 512;
+
+    unsafe fn micro(micro: &Micro, rows: usize, _vectors: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match rows {
+                1 => micro_kernel::<1>(micro),
+                2 => micro_kernel::<2>(micro),
+                3 => micro_kernel::<3>(micro),
+                4 => micro_kernel::<4>(micro),
+                5 => micro_kernel::<5>(micro),
+                _ => micro_kernel::<6>(micro),
+            }
+        }
+    }
+
+    unsafe fn pack_outputs(src: *const f32, stride: usize, outs: usize, k: usize, dst: *mut f32, width: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if outs == 16 {
+                copy_rows(src, stride, k, dst);
+            } else {
+                pack_any(src, (1, stride), outs, k, dst, width);
+            }
+        }
+    }
+
+    unsafe fn pack_steps(src: *const f32, stride: usize, outs: usize, k: usize, dst: *mut f32, width: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { pack_steps(src, stride, outs, k, dst, width) }
+    }
+
+    #[inline(always)]
+    fn prefetch(p: *const f32) {
+        // SAFETY: a prefetch touches nothing that the program could see, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
+    }
+}
+
+#[target_feature(enable = "avx2,fma")]
+unsafe fn micro_kernel<const R: usize>(micro: &Micro) {
+    // SAFETY: this function runs only where the token's features are; the rest is the caller's promise.
+    unsafe { body::<Avx2, R, 1>(Avx2::new(), micro) }
+}
+
+/// Panels of 16 contiguous outputs.
+#[target_feature(enable = "avx2")]
+unsafe fn copy_rows(src: *const f32, stride: usize, k: usize, dst: *mut f32) {
+    for p in 0..k {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let (from, to) = (src.add(p * stride), dst.add(p * 16));
+            _mm256_storeu_ps(to, _mm256_loadu_ps(from));
+            _mm256_storeu_ps(to.add(8), _mm256_loadu_ps(from.add(8)));
+        }
+    }
+}
+
+#[target_feature(enable = "avx2")]
+unsafe fn pack_steps(src: *const f32, stride: usize, outs: usize, k: usize, dst: *mut f32, width: usize) {
+    let whole = k / 8 * 8;
+    let mut o = 0;
+    while o < width {
+        let rows = outs.saturating_sub(o).min(8);
+        for p in (0..whole).step_by(8) {
+            let mut x = [_mm256_setzero_ps(); 8];
+            // SAFETY: rows that are not there are not read; stores reach at most 8 floats past the panel. A group of 8
+            // outputs that ends inside the panel ends at its right edge, so spills go to later steps only.
+            unsafe {
+                for (i, row) in x.iter_mut().enumerate().take(rows) {
+                    *row = _mm256_loadu_ps(src.add((o + i) * stride + p));
+                }
+                for (i, column) in transpose(x).iter().enumerate() {
+                    _mm256_storeu_ps(dst.add((p + i) * width + o), *column);
+                }
+            }
+        }
+        o += 8;
+    }
+    // SAFETY: the steps that are left, by the caller's promise.
+    unsafe {
+        pack_any(
+            src.add(whole),
+            (stride, 1),
+            outs,
+            k - whole,
+            dst.add(whole * width),
+            width,
+        );
+    }
+}
+
+/// Lane i of result j is lane j of row i.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn transpose(x: [__m256; 8]) -> [__m256; 8] {
+    let mut y = x;
+    for i in 0..2 {
+        let [a, b, c, d] = [x[4 * i], x[4 * i + 1], x[4 * i + 2], x[4 * i + 3]];
+        let (ab0, ab1) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+        let (cd0, cd1) = (_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
+        y[4 * i] = _mm256_shuffle_ps::<0x44>(ab0, cd0);
+        y[4 * i + 1] = _mm256_shuffle_ps::<0xee>(ab0, cd0);
+        y[4 * i + 2] = _mm256_shuffle_ps::<0x44>(ab1, cd1);
+        y[4 * i + 3] = _mm256_shuffle_ps::<0xee>(ab1, cd1);
+    }
+    let mut z = x;
+    for j in 0..4 {
+        z[j] = _mm256_permute2f128_ps::<0x20>(y[j], y[4 + j]);
+        z[4 + j] = _mm256_permute2f128_ps::<0x31>(y[j], y[4 + j]);
+    }
+    z
+}

@@ -1,0 +1,197 @@
+//! The micro-kernel: a register tile of C over a block of the contracted dimension, with the tree's additions between leaves.
+
+use crate::simd::{LANES, Simd};
+
+/// What follows a leaf: how many entries of the stack are added to it (each `below + newest`).
+///
+/// Entries that this block pushed lie on top of those that earlier blocks left, so the former go first.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Merges {
+    /// Additions of entries pushed in this block.
+    pub local: u8,
+    /// Additions, after those, of entries from earlier blocks.
+    pub below: u8,
+}
+
+/// One register tile's work in one block of the contracted dimension.
+///
+/// A stack entry is a tile of rows that are [`Kernel::NR`] floats apart.
+pub(super) struct Micro<'a> {
+    /// Packed panel of A: step p of the block at `a[p * rows..]`.
+    pub a: *const f32,
+    /// Packed panel of B: step p of the block at `b[p * width..]`, width being 16 × vectors.
+    pub b: *const f32,
+    /// Multiply-adds per leaf.
+    pub leaf: usize,
+    /// One entry per leaf of the block.
+    pub merges: &'a [Merges],
+    /// The first leaf goes on where the newest entry below stopped, instead of at +0.
+    pub carry: bool,
+    /// Room for the entries that this block pushes.
+    pub local: *mut f32,
+    /// One past the newest entry from earlier blocks.
+    pub below: *const f32,
+    /// Distance between entries from earlier blocks.
+    pub below_stride: usize,
+    /// Where the newest value goes when the block is done.
+    pub dst: *mut f32,
+    /// Distance between rows of `dst`.
+    pub dst_stride: usize,
+}
+
+/// A micro-kernel with its packing, for one instruction set.
+pub(super) trait Kernel: Simd {
+    /// Rows of a register tile.
+    const MR: usize;
+    /// Vectors in a row of a register tile.
+    const V: usize;
+    /// Columns of a register tile.
+    const NR: usize = Self::V * LANES;
+    /// Steps of the contracted dimension in a block, at most.
+    const KC: usize;
+
+    /// Runs `micro` for `rows ≤ MR` rows of `vectors ≤ V` vectors.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set, and the pointers of `micro` reach as far as its fields say.
+    unsafe fn micro(micro: &Micro, rows: usize, vectors: usize);
+
+    /// `dst[p * width + o] = src[p * stride + o]` for `o < outs`, +0 for `outs ≤ o < width`, `p < k`: outputs contiguous.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set; `src` and `dst` are valid for that, and `dst` for 16 floats more.
+    unsafe fn pack_outputs(src: *const f32, stride: usize, outs: usize, k: usize, dst: *mut f32, width: usize);
+
+    /// `dst[p * width + o] = src[o * stride + p]` for `o < outs`, +0 for `outs ≤ o < width`, `p < k`: a transpose.
+    ///
+    /// # Safety
+    /// As for [`Kernel::pack_outputs`].
+    unsafe fn pack_steps(src: *const f32, stride: usize, outs: usize, k: usize, dst: *mut f32, width: usize);
+
+    /// Asks for the cache line of `p`, which need not be valid, into the second level.
+    fn prefetch(p: *const f32);
+}
+
+/// Packs with whatever strides: `dst[p * width + o] = src[o * out_stride + p * step_stride]`.
+///
+/// # Safety
+/// `src` and `dst` are valid for that.
+pub(super) unsafe fn pack_any(
+    src: *const f32,
+    (out_stride, step_stride): (usize, usize),
+    outs: usize,
+    k: usize,
+    dst: *mut f32,
+    width: usize,
+) {
+    for p in 0..k {
+        for o in 0..width {
+            // SAFETY: the caller's promise.
+            unsafe {
+                *dst.add(p * width + o) = if o < outs {
+                    *src.add(o * out_stride + p * step_stride)
+                } else {
+                    0.0
+                };
+            }
+        }
+    }
+}
+
+/// The micro-kernel on any lanes: `R` rows of `V` vectors, to be inlined into a function with the features of `K`.
+///
+/// # Safety
+/// As for [`Kernel::micro`].
+#[inline(always)]
+pub(super) unsafe fn body<K: Kernel, const R: usize, const V: usize>(s: K, t: &Micro) {
+    // SAFETY: panels hold `leaf` steps per leaf; the stack pointers stay inside the entries that `merges` speaks of.
+    unsafe {
+        let (mut a, mut b) = (t.a, t.b);
+        let (mut local, mut below) = (t.local, t.below);
+        let last = t.merges.len() - 1;
+        for (i, merges) in t.merges.iter().enumerate() {
+            let mut acc = [[s.zero(); V]; R];
+            if t.carry && i == 0 {
+                below = below.sub(t.below_stride);
+                for r in 0..R {
+                    for v in 0..V {
+                        acc[r][v] = s.load(below.add(r * K::NR + v * LANES));
+                    }
+                }
+            }
+            let mut left = t.leaf;
+            while left >= 4 {
+                for u in 0..4 {
+                    step::<K, R, V>(s, a.add(u * R), b.add(u * V * LANES), &mut acc);
+                }
+                a = a.add(4 * R);
+                b = b.add(4 * V * LANES);
+                left -= 4;
+            }
+            while left > 0 {
+                step::<K, R, V>(s, a, b, &mut acc);
+                a = a.add(R);
+                b = b.add(V * LANES);
+                left -= 1;
+            }
+            for _ in 0..merges.local {
+                local = local.sub(K::MR * K::NR);
+                add_entry::<K, R, V>(s, local, &mut acc);
+            }
+            for _ in 0..merges.below {
+                below = below.sub(t.below_stride);
+                add_entry::<K, R, V>(s, below, &mut acc);
+            }
+            if i < last {
+                for r in 0..R {
+                    for v in 0..V {
+                        s.store(local.add(r * K::NR + v * LANES), acc[r][v]);
+                    }
+                }
+                local = local.add(K::MR * K::NR);
+            } else {
+                for r in 0..R {
+                    for v in 0..V {
+                        // +0 once, so that no stored sum is −0.
+                        let sum = s.add(acc[r][v], s.zero());
+                        s.store(t.dst.add(r * t.dst_stride + v * LANES), sum);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One multiply-add into each accumulator.
+#[inline(always)]
+unsafe fn step<K: Kernel, const R: usize, const V: usize>(
+    s: K,
+    a: *const f32,
+    b: *const f32,
+    acc: &mut [[K::F; V]; R],
+) {
+    // SAFETY: one step of both panels.
+    unsafe {
+        let mut row = [s.zero(); V];
+        for v in 0..V {
+            row[v] = s.load(b.add(v * LANES));
+        }
+        for r in 0..R {
+            let x = s.splat(*a.add(r));
+            for v in 0..V {
+                acc[r][v] = s.fma(x, row[v], acc[r][v]);
+            }
+        }
+    }
+}
+
+/// `acc = entry + acc`.
+#[inline(always)]
+unsafe fn add_entry<K: Kernel, const R: usize, const V: usize>(s: K, entry: *const f32, acc: &mut [[K::F; V]; R]) {
+    for r in 0..R {
+        for v in 0..V {
+            // SAFETY: an entry holds R rows.
+            acc[r][v] = s.add(unsafe { s.load(entry.add(r * K::NR + v * LANES)) }, acc[r][v]);
+        }
+    }
+}
