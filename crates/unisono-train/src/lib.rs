@@ -1,1 +1,3 @@
-//! To be written.
+//! Configuration, plan, training loop, checkpoints, metrics and generation of unisono.
+
+pub mod config;

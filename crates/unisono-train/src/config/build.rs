@@ -1,0 +1,329 @@
+//! From values to the typed configuration: defaults that depend on other keys, and words that pick a variant.
+
+use super::error::Findings;
+use super::files::Finder;
+use super::keys::FOREIGN_TO_GPT;
+use super::schedule;
+use super::types::*;
+use super::values::Values;
+use std::path::Path;
+
+/// Extensions of files that hold tokens, not text.
+const TOKEN_FILES: &[&str] = &["yaml", "yml", "csv", "bin", "idx"];
+/// Optimizer steps where neither `max_steps` nor `num_epochs` is given: tt-train's Python default.
+const DEFAULT_STEPS: u64 = 1000;
+
+/// Builds the configuration; what cannot be built is reported and replaced by the default.
+pub(super) fn run_config(
+    values: &Values,
+    finder: &Finder<'_>,
+    check_files: bool,
+    findings: &mut Findings,
+) -> RunConfig {
+    let model = model(values, findings);
+    RunConfig {
+        training: training(values, &model, finder, check_files, findings),
+        optimizer: optimizer(values, findings),
+        scheduler: schedule::scheduler(values, findings),
+        device: device(values),
+        eval: eval(values),
+        model,
+    }
+}
+
+fn training(
+    values: &Values,
+    model: &ModelConfig,
+    finder: &Finder<'_>,
+    check_files: bool,
+    findings: &mut Findings,
+) -> TrainingConfig {
+    let batch_size: usize = values.int("training_config.batch_size");
+    let epochs_rule = values.given("training_config.num_epochs");
+    let steps = values
+        .maybe_int("training_config.max_steps")
+        .or((!epochs_rule).then_some(DEFAULT_STEPS));
+    let data_path = data_path(values, model, finder, check_files, findings);
+    let checkpoint_dir = values.word("training_config.checkpoint_dir");
+    let checkpoint_dir = finder.expanded(&checkpoint_dir).unwrap_or_else(|message| {
+        let key = "training_config.checkpoint_dir";
+        findings.problem(values.place(key), format!("{key}: {message}"));
+        checkpoint_dir
+    });
+    TrainingConfig {
+        project_name: values.word("training_config.project_name"),
+        seed: values.int("training_config.seed"),
+        model_save_interval: values.int("training_config.model_save_interval"),
+        batch_size,
+        validation_batch_size: values
+            .maybe_int("training_config.validation_batch_size")
+            .unwrap_or((batch_size / 2).max(1)),
+        num_epochs: values.int("training_config.num_epochs"),
+        max_steps: steps,
+        gradient_accumulation_steps: values.int("training_config.gradient_accumulation_steps"),
+        tokenizer_type: tokenizer(values, model, &data_path, findings),
+        data_path,
+        validation_fraction: values.real("training_config.validation_fraction"),
+        eval_every: values.int("training_config.eval_every"),
+        eval_batches: values.maybe_int("training_config.eval_batches"),
+        checkpoint_dir,
+        keep_last: values.int("training_config.keep_last"),
+        keep_best: values.flag("training_config.keep_best"),
+        use_clip_grad_norm: values.flag("training_config.use_clip_grad_norm"),
+        clip_grad_norm_max_norm: values.real("training_config.clip_grad_norm_max_norm"),
+        log_every: values.int("training_config.log_every"),
+        progress: match values.word("training_config.progress").as_str() {
+            "bar" => Progress::Bar,
+            "lines" => Progress::Lines,
+            "off" => Progress::Off,
+            _ => Progress::Auto,
+        },
+        verify_every: values.int("training_config.verify_every"),
+        num_samples: values.int("training_config.num_samples"),
+        noise: values.real("training_config.noise"),
+    }
+}
+
+fn data_path(
+    values: &Values,
+    model: &ModelConfig,
+    finder: &Finder<'_>,
+    check_files: bool,
+    findings: &mut Findings,
+) -> DataPath {
+    let key = "training_config.data_path";
+    let text = values.word(key);
+    let regression = !matches!(model, ModelConfig::Gpt2(_));
+    match text.as_str() {
+        "random" => DataPath::Random,
+        "built-in" | "builtin" if regression && values.given(key) => {
+            let message =
+                format!("{key}: the built-in corpus is text, which linear and mlp models do not read; use random");
+            findings.problem(values.place(key), message);
+            DataPath::Random
+        }
+        "built-in" | "builtin" if regression => DataPath::Random,
+        "built-in" | "builtin" => {
+            if !values.given(key) {
+                findings.note(
+                    None,
+                    "training_config.data_path is not given: training on the built-in corpus (tt-train's C++ reads \
+                     data/shakespeare.txt)",
+                );
+            }
+            DataPath::BuiltIn
+        }
+        "" => {
+            findings.problem(
+                values.place(key),
+                format!("{key} is empty: name a file, built-in or random"),
+            );
+            DataPath::BuiltIn
+        }
+        _ if regression => {
+            let message =
+                format!("{key}: reading rows for linear and mlp models from a file is not built yet; use random");
+            findings.problem(values.place(key), message);
+            DataPath::Random
+        }
+        path if check_files => match finder.data_file(path) {
+            Ok(path) => DataPath::Path(path),
+            Err(message) => {
+                findings.problem(values.place(key), format!("{key}: {message}"));
+                DataPath::Path(path.into())
+            }
+        },
+        path => DataPath::Path(finder.expanded(path).unwrap_or_else(|_| path.to_string()).into()),
+    }
+}
+
+fn tokenizer(values: &Values, model: &ModelConfig, data: &DataPath, findings: &mut Findings) -> TokenizerType {
+    let key = "training_config.tokenizer_type";
+    let holds_tokens = |path: &Path| {
+        let extension = path.extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
+        extension.is_some_and(|e| TOKEN_FILES.contains(&e.as_str()))
+    };
+    let tokens = match data {
+        _ if !matches!(model, ModelConfig::Gpt2(_)) => return TokenizerType::Pretokenised,
+        DataPath::Random => return TokenizerType::Pretokenised,
+        DataPath::BuiltIn => false,
+        DataPath::Path(path) => holds_tokens(path),
+    };
+    match values.text(key).as_deref() {
+        Some("char") => TokenizerType::Char,
+        Some("byte") => TokenizerType::Byte,
+        Some("pretokenised") => {
+            if *data == DataPath::BuiltIn {
+                let message = format!("{key}: the built-in corpus is text, not tokens; choose char or byte");
+                findings.problem(values.place(key), message);
+            }
+            TokenizerType::Pretokenised
+        }
+        Some(_) if tokens => {
+            let message = format!(
+                "{key}: bpe is not built yet; data_path holds tokens, so the run trains on those, and \
+                                   prompts are given as ids"
+            );
+            findings.note(values.place(key), message);
+            TokenizerType::Pretokenised
+        }
+        Some(_) => {
+            let message = format!(
+                "{key}: bpe is not built yet; choose char or byte, or name a file of tokens ({}) as data_path",
+                TOKEN_FILES
+                    .iter()
+                    .map(|e| format!(".{e}"))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            );
+            findings.problem(values.place(key), message);
+            TokenizerType::Char
+        }
+        None if tokens => TokenizerType::Pretokenised,
+        None => TokenizerType::Char,
+    }
+}
+
+fn optimizer(values: &Values, findings: &mut Findings) -> OptimizerConfig {
+    const TYPE: &str = "training_config.optimizer.type";
+    let no_op = values.flag("training_config.use_no_op");
+    let word = values.word(TYPE);
+    if no_op && values.given(TYPE) && word != "NoOp" {
+        let message = format!("training_config.use_no_op is true and {TYPE} is {word}: remove one");
+        findings.problem(values.place("training_config.use_no_op"), message);
+    }
+    let word = if no_op { "NoOp" } else { word.as_str() };
+    const ADAM: &[&str] = &[
+        "training_config.optimizer.beta1",
+        "training_config.optimizer.beta2",
+        "training_config.optimizer.epsilon",
+    ];
+    const SGD: &[&str] = &[
+        "training_config.optimizer.momentum",
+        "training_config.optimizer.dampening",
+        "training_config.optimizer.nesterov",
+    ];
+    const BOTH: &[&str] = &["training_config.optimizer.lr", "training_config.optimizer.weight_decay"];
+    let lr = values.real("training_config.optimizer.lr");
+    let weight_decay = values.maybe_real("training_config.optimizer.weight_decay");
+    let (rule, unused) = match word {
+        "SGD" => (
+            OptimizerRule::Sgd {
+                lr,
+                momentum: values.real("training_config.optimizer.momentum"),
+                dampening: values.real("training_config.optimizer.dampening"),
+                weight_decay: weight_decay.unwrap_or(0.0),
+                nesterov: values.flag("training_config.optimizer.nesterov"),
+            },
+            vec![ADAM],
+        ),
+        "NoOp" => (OptimizerRule::NoOp, vec![ADAM, SGD, BOTH]),
+        _ => (
+            OptimizerRule::AdamW {
+                lr,
+                beta1: values.real("training_config.optimizer.beta1"),
+                beta2: values.real("training_config.optimizer.beta2"),
+                epsilon: values.real("training_config.optimizer.epsilon"),
+                weight_decay: weight_decay.unwrap_or(0.01),
+            },
+            vec![SGD],
+        ),
+    };
+    for key in unused.into_iter().flatten() {
+        if values.given(key) {
+            findings.note(
+                values.place(key),
+                format!("{key} has no meaning for the optimizer {word}"),
+            );
+        }
+    }
+    OptimizerConfig {
+        rule,
+        decay_norms_and_biases: values.flag("training_config.optimizer.decay_norms_and_biases"),
+    }
+}
+
+fn model(values: &Values, findings: &mut Findings) -> ModelConfig {
+    const TYPE: &str = "transformer_config.model_type";
+    let activation = match values.word("transformer_config.activation").as_str() {
+        "gelu" => Activation::Gelu,
+        "relu" => Activation::Relu,
+        "silu" => Activation::Silu,
+        _ => Activation::GeluTanh,
+    };
+    let bias = values.flag("transformer_config.bias");
+    let features = |path| values.int(path);
+    let word = values.word(TYPE);
+    if !values.given(TYPE) {
+        // A file of another family that does not name it must not be trained as a GPT-2.
+        for key in FOREIGN_TO_GPT.iter().filter(|key| values.ignored(key).is_some()) {
+            let message = format!(
+                "{key} belongs to llama, deepseek and qwen3 models, which are not built yet, and {TYPE} is not given: for a \
+                 gpt2 model remove {key} or add model_type: gpt2"
+            );
+            findings.problem(values.ignored(key), message);
+        }
+    }
+    match word.as_str() {
+        "linear" => ModelConfig::Linear(LinearConfig {
+            input_features: features("transformer_config.input_features"),
+            output_features: features("transformer_config.output_features"),
+            bias,
+        }),
+        "mlp" => ModelConfig::Mlp(MlpConfig {
+            input_features: features("transformer_config.input_features"),
+            hidden_features: values.sizes("transformer_config.hidden_features"),
+            output_features: features("transformer_config.output_features"),
+            bias,
+            activation,
+        }),
+        _ => {
+            let num_heads = values.int("transformer_config.num_heads");
+            let embedding_dim: usize = values.int("transformer_config.embedding_dim");
+            ModelConfig::Gpt2(GptConfig {
+                num_heads,
+                num_groups: values.maybe_int("transformer_config.num_groups").unwrap_or(num_heads),
+                embedding_dim,
+                intermediate_dim: values
+                    .maybe_int("transformer_config.intermediate_dim")
+                    .unwrap_or(embedding_dim.saturating_mul(4)),
+                dropout_prob: values.real("transformer_config.dropout_prob"),
+                num_blocks: values.int("transformer_config.num_blocks"),
+                vocab_size: values.int("transformer_config.vocab_size"),
+                max_sequence_length: values.int("transformer_config.max_sequence_length"),
+                weight_tying: values.flag("transformer_config.weight_tying"),
+                positional_embedding_type: match values.word("transformer_config.positional_embedding_type").as_str() {
+                    "fixed" => PositionalEmbedding::Fixed,
+                    _ => PositionalEmbedding::Trainable,
+                },
+                runner_type: match values.word("transformer_config.runner_type").as_str() {
+                    "memory_efficient" => RunnerType::MemoryEfficient,
+                    _ => RunnerType::Default,
+                },
+                bias,
+                activation,
+            })
+        }
+    }
+}
+
+fn device(values: &Values) -> DeviceConfig {
+    DeviceConfig {
+        mesh_shape: values.sizes("device_config.mesh_shape"),
+        enable_ddp: values.flag("device_config.enable_ddp"),
+        enable_tp: values.flag("device_config.enable_tp"),
+        memory: values.maybe_int("device_config.memory"),
+        workers: values.maybe_int("device_config.workers"),
+        allow_inexact: values.flag("device_config.allow_inexact"),
+    }
+}
+
+fn eval(values: &Values) -> EvalConfig {
+    let top_k: i128 = values.int("eval_config.top_k");
+    EvalConfig {
+        temperature: values.real("eval_config.temperature"),
+        top_k: usize::try_from(top_k).ok().filter(|k| *k > 0),
+        top_p: values.real("eval_config.top_p"),
+        repetition_penalty: values.real("eval_config.repetition_penalty"),
+    }
+}

@@ -1,0 +1,131 @@
+//! Places, problems and notes: what `load` says about a configuration, in sentences.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Where something was written.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// In a file.
+    File {
+        /// The file as it is shown: relative to the working folder where it lies below that.
+        file: Arc<str>,
+        /// The line, from 1; 0 means the file as a whole.
+        line: usize,
+        /// The column in characters, from 1.
+        column: usize,
+    },
+    /// On the command line: the text after `--set`.
+    Override(Arc<str>),
+}
+
+impl Place {
+    /// A file as a whole.
+    pub fn whole_file(file: &str) -> Self {
+        Self::File {
+            file: file.into(),
+            line: 0,
+            column: 0,
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { file, line: 0, .. } => write!(f, "{file}"),
+            Self::File { file, line, column } => write!(f, "{file}:{line}:{column}"),
+            Self::Override(text) => write!(f, "--set {text}"),
+        }
+    }
+}
+
+/// Something wrong with a configuration. Displayed as `file:line:column: sentence`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where it was written, if it was.
+    pub place: Option<Place>,
+    /// A sentence: the key, what was given, the rule and what would work.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Some(place) => write!(f, "{place}: {}", self.message),
+            None => f.write_str(&self.message),
+        }
+    }
+}
+
+/// Something that the user should know and that stops nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Where it was written, if it was.
+    pub place: Option<Place>,
+    /// A sentence.
+    pub message: String,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Some(place) => write!(f, "{place}: {}", self.message),
+            None => f.write_str(&self.message),
+        }
+    }
+}
+
+/// Everything that is wrong with a configuration, one line each.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", lines(problems))]
+pub struct ConfigErrors {
+    /// The problems, never empty, in the order of the files and lines.
+    pub problems: Vec<Problem>,
+    /// What else there is to say.
+    pub notes: Vec<Note>,
+}
+
+fn lines(problems: &[Problem]) -> String {
+    problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// Collects problems and notes while a configuration is read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Findings {
+    pub problems: Vec<Problem>,
+    pub notes: Vec<Note>,
+}
+
+impl Findings {
+    /// Adds a problem.
+    pub fn problem(&mut self, place: Option<Place>, message: impl Into<String>) {
+        self.problems.push(Problem {
+            place,
+            message: message.into(),
+        });
+    }
+
+    /// Adds a note, once.
+    pub fn note(&mut self, place: Option<Place>, message: impl Into<String>) {
+        let note = Note {
+            place,
+            message: message.into(),
+        };
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+}
+
+/// `["a", "b", "c"]` as "a, b and c".
+pub(super) fn listed<S: AsRef<str>>(words: &[S], last: &str) -> String {
+    match words {
+        [] => String::new(),
+        [one] => one.as_ref().to_string(),
+        [first @ .., end] => {
+            let first: Vec<&str> = first.iter().map(AsRef::as_ref).collect();
+            format!("{} {last} {}", first.join(", "), end.as_ref())
+        }
+    }
+}

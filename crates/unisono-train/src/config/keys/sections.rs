@@ -1,0 +1,101 @@
+//! Rows of `device_config`, `eval_config` and the sections that are not built yet.
+
+use super::{Key, Kind, OFF, Range, no_meaning, not_built, read, size};
+
+const ONE_PROCESS: &str = "it counts only with multihost_config.enabled: true, which is not built yet";
+const NO_CP: &str = "enable_cp is not built yet";
+
+/// See the module.
+pub const KEYS: &[Key] = &[
+    read(
+        "device_config",
+        Kind::Path,
+        "",
+        "A file with device_config, in place of the section itself.",
+    ),
+    read(
+        "device_config.mesh_shape",
+        Kind::Ints { min: 1 },
+        "[1, 1]",
+        "Devices along each axis; any number of axes. Devices are logical: there may be more of them than cores.",
+    ),
+    read(
+        "device_config.enable_ddp",
+        Kind::Flag,
+        "false",
+        "Data parallel. With tensor parallel it takes the first axis.",
+    ),
+    read(
+        "device_config.enable_tp",
+        Kind::Flag,
+        "false",
+        "Tensor parallel. With data parallel it takes the last axis.",
+    ),
+    read(
+        "device_config.memory",
+        Kind::Memory,
+        "",
+        "Most bytes that the run may take on this machine: 12GB, 512MiB or a whole number. Default: what the machine \
+         has. Unisono's own key.",
+    ),
+    read(
+        "device_config.workers",
+        size(1),
+        "",
+        "Worker threads. Default: one a core. They cannot change a result. Unisono's own key.",
+    ),
+    read(
+        "device_config.allow_inexact",
+        Kind::Flag,
+        "false",
+        "Whether a mesh may run whose sums cannot follow the canonical order; it is named in the header then. Unisono's \
+         own key.",
+    ),
+    no_meaning("device_config.device_ids", "devices are logical and need no ids"),
+    not_built("device_config.enable_pp", OFF, "pipeline parallel (enable_pp)"),
+    not_built("device_config.enable_cp", OFF, "context parallel (enable_cp)"),
+    not_built(
+        "device_config.enable_fsdp",
+        OFF,
+        "fully sharded data parallel (enable_fsdp)",
+    ),
+    no_meaning("device_config.fsdp_replicate_params", "enable_fsdp is not built yet"),
+    no_meaning("device_config.cp_backward", NO_CP),
+    no_meaning("device_config.cp_shift_transport", NO_CP),
+    no_meaning("device_config.cp_layout", NO_CP),
+    no_meaning("device_config.cp_rows_per_block_tiles", NO_CP),
+    read(
+        "eval_config.temperature",
+        Kind::Real(Range::NonNegative),
+        "1.0",
+        "Divides the logits; below 0.01 the likeliest token is taken. (tt-train's C++ reads 0 as 1.)",
+    ),
+    read(
+        "eval_config.top_k",
+        Kind::Int { min: -1, max: 1 << 31 },
+        "-1",
+        "Only the k likeliest tokens; -1 and 0 mean all.",
+    ),
+    read(
+        "eval_config.top_p",
+        Kind::Real(Range::AboveZero),
+        "1.0",
+        "Only the likeliest tokens up to this probability; 1 means all.",
+    ),
+    read(
+        "eval_config.repetition_penalty",
+        Kind::Real(Range::Positive),
+        "1.0",
+        "Divides positive and multiplies negative logits of tokens that are there already; 1 is off.",
+    ),
+    not_built(
+        "multihost_config.enabled",
+        OFF,
+        "training on several hosts (multihost_config)",
+    ),
+    no_meaning("multihost_config.num_workers", ONE_PROCESS),
+    no_meaning("multihost_config.socket_type", ONE_PROCESS),
+    no_meaning("multihost_config.pipeline_parallel_config", ONE_PROCESS),
+    not_built("lora_config", &[], "low-rank adaptation (lora_config)"),
+    not_built("training_config.lora_config", &[], "low-rank adaptation (lora_config)"),
+];

@@ -1,0 +1,130 @@
+//! Loading: from a file, a text or a run's own copy to the typed configuration, or to everything that is wrong with it.
+
+use super::build;
+use super::check;
+use super::collect::{Collector, Source};
+use super::error::{ConfigErrors, Note, Place};
+use super::files::{Environment, read_text};
+use super::types::RunConfig;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// A configuration that was loaded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loaded {
+    /// The configuration.
+    pub config: RunConfig,
+    /// What else there is to say: keys without meaning here, names taken as others.
+    pub notes: Vec<Note>,
+    /// The files that it came from, the run's own first.
+    pub sources: Vec<Source>,
+    places: BTreeMap<String, Place>,
+}
+
+impl Loaded {
+    /// Where a key was written, if it was: for later sentences about it. The key by its full name, `training_config.batch_size`.
+    pub fn place(&self, key: &str) -> Option<&Place> {
+        self.places.get(key)
+    }
+}
+
+/// Loads a run's configuration from a YAML file and the files that it names. Overrides are texts `key=value`, the key by its full
+/// name, the value in YAML; they replace what the files say.
+///
+/// # Errors
+/// Everything that is wrong, at once.
+pub fn load(path: &Path, overrides: &[String], environment: &Environment) -> Result<Loaded, ConfigErrors> {
+    load_file(path, overrides, environment, true)
+}
+
+/// As [`load`], but data files need not exist: for a finished run, which is to generate or to be compared.
+///
+/// # Errors
+/// Everything that is wrong, at once.
+pub fn load_saved(path: &Path, overrides: &[String], environment: &Environment) -> Result<Loaded, ConfigErrors> {
+    load_file(path, overrides, environment, false)
+}
+
+/// Loads a configuration from a text, for example a [`preset`](super::preset), that is called `name` in messages.
+///
+/// # Errors
+/// Everything that is wrong, at once.
+pub fn load_text(
+    name: &str,
+    text: &str,
+    overrides: &[String],
+    environment: &Environment,
+) -> Result<Loaded, ConfigErrors> {
+    let mut collector = Collector::new(environment, None);
+    collector.main(text.strip_prefix('\u{feff}').unwrap_or(text), name);
+    finish(collector, overrides, true)
+}
+
+fn load_file(
+    path: &Path,
+    overrides: &[String],
+    environment: &Environment,
+    check_files: bool,
+) -> Result<Loaded, ConfigErrors> {
+    let mut collector = Collector::new(environment, Some(path.to_path_buf()));
+    let shown = path.display().to_string();
+    let absolute = environment.working_dir.join(path);
+    if let Some(text) = read_text(&absolute, &shown, None, &mut collector.findings) {
+        collector.source("run", &absolute);
+        collector.main(&text, &shown);
+    }
+    finish(collector, overrides, check_files)
+}
+
+fn finish(mut collector: Collector<'_>, overrides: &[String], check_files: bool) -> Result<Loaded, ConfigErrors> {
+    for text in overrides {
+        collector.overriding(text);
+    }
+    collector.named_files();
+    let finder_environment = collector.finder.environment;
+    let finder = super::files::Finder {
+        environment: finder_environment,
+        config: collector.finder.config.clone(),
+    };
+    let (values, mut findings, sources) = collector.finish();
+    let config = build::run_config(&values, &finder, check_files, &mut findings);
+    check::run(&config, &values, &mut findings);
+    if findings.problems.is_empty() {
+        return Ok(Loaded {
+            config,
+            notes: findings.notes,
+            sources,
+            places: values.places(),
+        });
+    }
+    let order = |place: &Option<Place>| match place {
+        Some(Place::File { file, line, column }) => {
+            let rank = sources
+                .iter()
+                .position(|source| finder_environment.shown(&source.path) == **file);
+            (rank.unwrap_or(0), *line, *column)
+        }
+        Some(Place::Override(_)) => (usize::MAX - 1, 0, 0),
+        None => (usize::MAX, 0, 0),
+    };
+    findings.problems.sort_by_key(|problem| order(&problem.place));
+    findings.problems.dedup();
+    Err(ConfigErrors {
+        problems: findings.problems,
+        notes: findings.notes,
+    })
+}
+
+impl Default for RunConfig {
+    /// The configuration of a file that says nothing.
+    fn default() -> Self {
+        let environment = Environment {
+            variables: BTreeMap::new(),
+            working_dir: ".".into(),
+        };
+        match load_text("default", "training_config: {}", &[], &environment) {
+            Ok(loaded) => loaded.config,
+            Err(errors) => panic!("bug in unisono: the defaults are refused: {errors}"),
+        }
+    }
+}
