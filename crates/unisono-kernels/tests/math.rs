@@ -98,3 +98,106 @@ fn exp() {
     assert_eq!(unisono_kernels::math::exp(f32::NEG_INFINITY).to_bits(), 0);
     assert_eq!(unisono_kernels::math::exp(-1e30).to_bits(), 0);
 }
+
+#[test]
+fn ln() {
+    check!("ln", lanes::ln, f64::ln, 0.4..3.0, 1.0);
+    assert_eq!(unisono_kernels::math::ln(1.0).to_bits(), 0);
+    assert_eq!(unisono_kernels::math::ln(-0.0), f32::NEG_INFINITY);
+}
+
+#[test]
+fn tanh() {
+    check!("tanh", lanes::tanh, f64::tanh, -10.0..10.0, 1.3);
+    assert_eq!(unisono_kernels::math::tanh(-0.0).to_bits(), (-0.0f32).to_bits());
+}
+
+#[test]
+fn erf() {
+    check!("erf", lanes::erf, erf_by_series, -4.5..4.5, 1.0);
+    assert_eq!(unisono_kernels::math::erf(-0.0).to_bits(), (-0.0f32).to_bits());
+}
+
+#[test]
+fn sin_and_cos() {
+    check!("sin", lanes::sin, f64::sin, -10.0..10.0, 1.5);
+    check!("cos", lanes::cos, f64::cos, -10.0..10.0, 1.5);
+    check!("sin", lanes::sin, f64::sin, -131071.0..131071.0, 1.5);
+    check!("cos", lanes::cos, f64::cos, -131071.0..131071.0, 1.5);
+    assert_eq!(unisono_kernels::math::sin(-0.0).to_bits(), (-0.0f32).to_bits());
+    assert_eq!(unisono_kernels::math::cos(-0.0), 1.0);
+}
+
+#[test]
+fn rsqrt() {
+    check!("rsqrt", lanes::rsqrt, |x| 1.0 / x.sqrt(), 0.5..4.0, 1.5);
+}
+
+/// The error function to about 1e-15: Taylor's series below 3, a continued fraction of erfc above.
+fn erf_by_series(x: f64) -> f64 {
+    let a = x.abs();
+    if x.is_nan() {
+        return x;
+    }
+    let value = if a < 3.0 {
+        let (mut term, mut sum, mut n) = (a, a, 0.0);
+        while n < 80.0 {
+            n += 1.0;
+            term *= -a * a / n;
+            sum += term / (2.0 * n + 1.0);
+        }
+        sum * std::f64::consts::FRAC_2_SQRT_PI
+    } else {
+        let mut fraction = 0.0;
+        for k in (1..60).rev() {
+            fraction = f64::from(k) / 2.0 / (a + fraction);
+        }
+        1.0 - (-a * a).exp() / (std::f64::consts::PI.sqrt() * (a + fraction))
+    };
+    value.copysign(x)
+}
+
+#[test]
+fn powers() {
+    use unisono_kernels::math::{powf, powi};
+    let mut worst = (0.0, 0.0, 0.0);
+    let mut state = 99u32;
+    let mut next = || {
+        state = state.wrapping_mul(1664525).wrapping_add(1013904223);
+        state ^ state >> 16
+    };
+    for i in 0..400_000 {
+        let x = f32::from_bits(next());
+        // Exponents that keep the result in range, half of them integers, and any at all.
+        let spread = (next() >> 8) as f32 / 16_777_216.0 - 0.5;
+        let y = match i % 4 {
+            0 => f32::from_bits(next()),
+            1 => (spread * 60.0).round(),
+            2 => spread * 300.0 / (f64::from(x.abs()).log2().abs().max(1e-3) as f32),
+            _ => spread * 4.0,
+        };
+        let error = ulps(powf(x, y), f64::from(x).powf(f64::from(y)));
+        if error > worst.0 {
+            worst = (error, x, y);
+        }
+    }
+    println!("powf: {worst:?}");
+    assert!(worst.0 <= 0.51, "{worst:?}");
+    for x in SPECIAL {
+        for y in SPECIAL
+            .into_iter()
+            .chain([2.0, 3.0, -2.0, -3.0, 0.5, 16777217.0, 8388609.0])
+        {
+            let (got, want) = (powf(x, y), f64::from(x).powf(f64::from(y)));
+            assert!(ulps(got, want) <= 0.51, "{x:e} ^ {y:e}: {got:e}, not {want:e}");
+            assert!(
+                want.is_nan() || want.is_sign_negative() == got.is_sign_negative(),
+                "{x:e} ^ {y:e}: {got:e}, not {want:e}"
+            );
+        }
+    }
+    assert_eq!(powi(0.9, 0), 1.0);
+    assert_eq!(powi(2.0, 62), (1u64 << 62) as f64);
+    assert!((powi(0.999, 1000) / 0.999f64.powi(1000) - 1.0).abs() < 1e-12);
+    assert_eq!(powi(0.9, u64::MAX), 0.0);
+}
