@@ -1,1 +1,0 @@
-//! Unary and binary elementwise functions and their gradients.
