@@ -312,7 +312,10 @@ impl<'a> Collector<'a> {
         };
         let siblings = || keys::all().filter_map(|row| child(section, row.path));
         let elsewhere = keys::all().find(|row| keys::split(row.path).1 == name && !row.path.contains('['));
-        let hint = if let Some(near) = value::nearest(name, siblings()) {
+        let hint = if name.contains('.') {
+            let (above, below) = keys::split(name);
+            format!("write {below} on a line of its own below {above}")
+        } else if let Some(near) = value::nearest(name, siblings()) {
             format!("did you mean {near}?")
         } else if let Some(row) = elsewhere.filter(|row| keys::split(row.path).0 != section) {
             format!("it belongs in {}", keys::split(row.path).0)
@@ -345,7 +348,10 @@ impl<'a> Collector<'a> {
             ..Values::default()
         };
         // Keys of a model that is refused anyway need no further words.
-        let refused = values.broken.contains("transformer_config.model_type");
+        const MODEL: &str = "transformer_config.model_type";
+        let named = given.iter().any(|given| given.key.path == MODEL);
+        let foreign = ignored.iter().any(|(path, ..)| keys::FOREIGN_TO_GPT.contains(path));
+        let refused = values.broken.contains(MODEL) || (!named && foreign);
         for (path, place, message) in ignored {
             if !(refused && path.starts_with("transformer_config.")) {
                 findings.note(Some(place.clone()), message);

@@ -41,6 +41,8 @@ impl Environment {
 
 /// Reads a configuration file; a failure is reported at `asked` (or at the file itself) and gives `None`.
 pub(super) fn read_text(path: &Path, shown: &str, asked: Option<Place>, findings: &mut Findings) -> Option<String> {
+    // In a message at the file itself its name stands in front already.
+    let file = if asked.is_some() { shown } else { "the file" };
     let place = Some(asked.unwrap_or_else(|| Place::whole_file(shown)));
     let mut fail = |message: String| {
         findings.problem(place.clone(), message);
@@ -49,28 +51,28 @@ pub(super) fn read_text(path: &Path, shown: &str, asked: Option<Place>, findings
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return fail(format!("there is no file {shown}"));
+            return fail(format!("{file} does not exist"));
         }
-        Err(error) => return fail(format!("{shown} cannot be opened: {error}")),
+        Err(error) => return fail(format!("{file} cannot be opened: {error}")),
     };
     if metadata.is_dir() {
-        return fail(format!("{shown} is a folder: name the YAML file in it"));
+        return fail(format!("{file} is a folder: name the YAML file in it"));
     }
     if !metadata.is_file() {
-        return fail(format!("{shown} is not a regular file"));
+        return fail(format!("{file} is not a regular file"));
     }
     if metadata.len() > MAX_BYTES {
         return fail(format!(
-            "{shown} has {} bytes; a configuration has at most {MAX_BYTES}",
+            "{file} has {} bytes; a configuration has at most {MAX_BYTES}",
             metadata.len()
         ));
     }
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
-        Err(error) => return fail(format!("{shown} cannot be read: {error}")),
+        Err(error) => return fail(format!("{file} cannot be read: {error}")),
     };
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
-        return fail(format!("{shown} is UTF-16: save it as UTF-8"));
+        return fail(format!("{file} is UTF-16: save it as UTF-8"));
     }
     match String::from_utf8(bytes) {
         Ok(text) => Some(text.strip_prefix('\u{feff}').map(str::to_string).unwrap_or(text)),
@@ -78,7 +80,7 @@ pub(super) fn read_text(path: &Path, shown: &str, asked: Option<Place>, findings
             let good = error.utf8_error().valid_up_to();
             let line = 1 + error.as_bytes().iter().take(good).filter(|b| **b == b'\n').count();
             fail(format!(
-                "{shown} is not UTF-8: byte {good} (line {line}) begins no character"
+                "{file} is not UTF-8: byte {good} (line {line}) begins no character"
             ))
         }
     }
@@ -177,7 +179,8 @@ impl Finder<'_> {
                 tails.push(tail.to_path_buf());
             }
         }
-        if path.components().count() == 1 {
+        let bare = path.components().count() == 1;
+        if bare {
             tails.push(Path::new(folder).join(&path));
         }
         let roots = self.roots();
@@ -185,15 +188,31 @@ impl Finder<'_> {
             .config
             .as_ref()
             .map(|config| self.environment.working_dir.join(config));
-        for tail in &tails {
-            for root in &roots {
-                for below in ["", "configs", "tt-train/configs"] {
-                    let candidate = root.join(below).join(tail);
-                    if candidate.is_file() && Some(&candidate) != own.as_ref() {
-                        return Ok(candidate);
-                    }
-                }
-            }
+        let below = |root: &PathBuf, tail: &PathBuf| {
+            ["", "configs", "tt-train/configs"]
+                .map(|folder| root.join(folder).join(tail))
+                .into_iter()
+                .collect::<Vec<_>>()
+        };
+        // A bare name beside the configuration, then in its own folder anywhere, before any other file of that name.
+        let beside: Vec<PathBuf> = if bare {
+            roots.iter().take(1).map(|root| root.join(&path)).collect()
+        } else {
+            vec![]
+        };
+        let mut order: Vec<&PathBuf> = tails.iter().collect();
+        if bare {
+            order.reverse();
+        }
+        let anywhere = order
+            .into_iter()
+            .flat_map(|tail| roots.iter().flat_map(move |root| below(root, tail)));
+        if let Some(found) = beside
+            .into_iter()
+            .chain(anywhere)
+            .find(|candidate| candidate.is_file() && Some(candidate) != own.as_ref())
+        {
+            return Ok(found);
         }
         let tails: Vec<String> = tails.iter().map(|tail| tail.display().to_string()).collect();
         let unset = unset.map(|name| format!(" ({name} is not set)")).unwrap_or_default();

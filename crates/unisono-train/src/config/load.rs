@@ -69,7 +69,11 @@ fn load_file(
     let mut collector = Collector::new(environment, Some(path.to_path_buf()));
     let shown = path.display().to_string();
     let absolute = environment.working_dir.join(path);
-    if let Some(text) = read_text(&absolute, &shown, None, &mut collector.findings) {
+    if path.as_os_str().is_empty() {
+        collector
+            .findings
+            .problem(None, "the name of the configuration file is empty");
+    } else if let Some(text) = read_text(&absolute, &shown, None, &mut collector.findings) {
         collector.source("run", &absolute);
         collector.main(&text, &shown);
     }
@@ -109,6 +113,10 @@ fn finish(mut collector: Collector<'_>, overrides: &[String], check_files: bool)
     };
     findings.problems.sort_by_key(|problem| order(&problem.place));
     findings.problems.dedup();
+    // Beside refusals: no words on defaults, nor on what depends on the thing refused.
+    findings
+        .notes
+        .retain(|note| note.place.is_some() && !note.message.ends_with("is not built yet"));
     Err(ConfigErrors {
         problems: findings.problems,
         notes: findings.notes,

@@ -156,8 +156,7 @@ pub(super) fn wanted(kind: &Kind) -> String {
     match kind {
         Kind::Flag => "true or false".to_string(),
         Kind::Enabled => "enabled or disabled (or true or false)".to_string(),
-        Kind::Int { min, max } if *max >= i128::from(i64::MAX) => format!("a whole number of at least {min}"),
-        Kind::Int { min, max } => format!("a whole number from {min} to {max}"),
+        Kind::Int { min, .. } => format!("a whole number of at least {min}"),
         Kind::Real(range) => range.words().to_string(),
         Kind::Text => "text".to_string(),
         Kind::Path => "a path".to_string(),
@@ -220,9 +219,19 @@ fn choose(
 /// The nearest of some words, if one is near enough to be meant.
 pub(super) fn nearest<'a>(text: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let lower = text.to_ascii_lowercase();
+    if lower.is_empty() || lower.len() > 100 {
+        return None;
+    }
+    let distance = |word: &str| {
+        let word = word.to_ascii_lowercase();
+        let far = strsim::osa_distance(&lower, &word);
+        let near = far <= (word.len().max(lower.len()) / 3).max(1);
+        // `batch` for `batch_size`: the beginning of a name, if it is long enough to mean something.
+        let begins = lower.len() >= 4 && word.starts_with(&lower);
+        (near || begins).then_some(if begins { 0 } else { far })
+    };
     words
-        .map(|word| (strsim::osa_distance(&lower, &word.to_ascii_lowercase()), word))
-        .filter(|(distance, word)| *distance <= (word.len().max(lower.len()) / 3).max(1))
+        .filter_map(|word| Some((distance(word)?, word)))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, word)| word)
 }

@@ -114,11 +114,12 @@ pub(super) fn parse(text: &str, origin: &Origin<'_>, findings: &mut Findings) ->
             Ok(pair) => pair,
             Err(error) => {
                 let place = builder.place(error.marker().line(), error.marker().col());
-                let tab = line_has_tab_indent(text, error.marker().line());
-                let hint = if tab {
-                    "; this line is indented with a tab, which YAML does not allow: use blanks"
-                } else {
-                    ""
+                let hint = match error.info() {
+                    _ if has_tab_indent(text, error.marker().line()) => {
+                        "; this line is indented with a tab, which YAML does not allow: use blanks"
+                    }
+                    info if info.contains("mapping values") => "; a text that holds a colon and a blank needs quotes",
+                    _ => "",
                 };
                 builder
                     .findings
@@ -134,7 +135,8 @@ pub(super) fn parse(text: &str, origin: &Origin<'_>, findings: &mut Findings) ->
     builder.root
 }
 
-fn line_has_tab_indent(text: &str, line: usize) -> bool {
+/// Whether a line (from 1) begins with a tab among its blanks.
+fn has_tab_indent(text: &str, line: usize) -> bool {
     text.lines().nth(line.saturating_sub(1)).is_some_and(|l| {
         let indent: String = l.chars().take_while(|c| c.is_whitespace()).collect();
         indent.contains('\t')

@@ -25,7 +25,12 @@ const LLAMA: &str = "only llama, deepseek and qwen3 models have it";
 const DEEPSEEK: &str = "only deepseek models have it";
 
 /// Keys that only models other than gpt2 have: a file with one of them and no `model_type` is not a GPT-2.
-pub const FOREIGN_TO_GPT: &[&str] = &["transformer_config.theta", "transformer_config.rope_scaling"];
+pub const FOREIGN_TO_GPT: &[&str] = &[
+    "transformer_config.theta",
+    "transformer_config.rope_scaling",
+    "transformer_config.n_routed_experts",
+    "transformer_config.kv_lora_rank",
+];
 
 /// See the module.
 pub const KEYS: &[Key] = &[
