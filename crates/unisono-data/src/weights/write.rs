@@ -1,0 +1,120 @@
+//! Writing a safetensors file one tensor at a time.
+
+use super::header::METADATA;
+use crate::{AtomicFile, DataError, FileDigest};
+use serde::Serialize;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::path::Path;
+
+/// Name and shape of a tensor to write; its values are f32.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TensorSpec {
+    /// Its name.
+    pub name: String,
+    /// Its shape, outermost dim first.
+    pub shape: Vec<usize>,
+}
+
+/// What the header says of a tensor, in the order in which other writers say it.
+#[derive(Serialize)]
+struct Entry<'a> {
+    dtype: &'static str,
+    shape: &'a [usize],
+    data_offsets: [u64; 2],
+}
+
+/// Writes an f32 safetensors file at once or not at all: the header first, then `values(i)` for each tensor `i` in the
+/// order given, so that only one tensor need be in memory. Equal tensors and metadata give equal files.
+///
+/// # Errors
+/// [`DataError::Tensor`] for a name that is given twice or reserved, a shape whose size overflows, or values of another number than the
+/// shape's; [`DataError::Write`]; and whatever `values` answers. An older file is then as it was.
+pub fn write_safetensors<'a, E: From<DataError>>(
+    path: &Path,
+    tensors: &[TensorSpec],
+    metadata: &BTreeMap<String, String>,
+    mut values: impl FnMut(usize) -> Result<Cow<'a, [f32]>, E>,
+) -> Result<FileDigest, E> {
+    let tensor_error = |spec: &TensorSpec, problem: String| DataError::Tensor {
+        path: path.display().to_string(),
+        tensor: spec.name.clone(),
+        problem,
+    };
+    let header = header(tensors, metadata, tensor_error)?;
+    let mut file = AtomicFile::create(path)?;
+    write_all(&mut file, &(header.len() as u64).to_le_bytes())?;
+    write_all(&mut file, &header)?;
+    let mut bytes = Vec::new();
+    for (i, spec) in tensors.iter().enumerate() {
+        let values = values(i)?;
+        let wanted: usize = spec.shape.iter().product(); // its overflow was checked for the header
+        if values.len() != wanted {
+            let problem = format!(
+                "has shape {:?}, so {wanted} values, but {} were given",
+                spec.shape,
+                values.len()
+            );
+            return Err(tensor_error(spec, problem).into());
+        }
+        for part in values.chunks(1 << 14) {
+            bytes.clear();
+            part.iter()
+                .for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
+            write_all(&mut file, &bytes)?;
+        }
+    }
+    Ok(file.commit()?)
+}
+
+fn write_all(file: &mut AtomicFile, bytes: &[u8]) -> Result<(), DataError> {
+    file.write_all(bytes).map_err(|error| file.error(&error))
+}
+
+/// The header, padded with blanks so that the values begin at a multiple of 8 bytes.
+fn header(
+    tensors: &[TensorSpec],
+    metadata: &BTreeMap<String, String>,
+    error: impl Fn(&TensorSpec, String) -> DataError,
+) -> Result<Vec<u8>, DataError> {
+    // Strings, numbers and maps of them always have a JSON form.
+    const NO_JSON: &str = "bug in unisono: a header has no JSON form";
+    let mut parts = Vec::with_capacity(tensors.len() + 1);
+    if !metadata.is_empty() {
+        parts.push(format!(
+            "{METADATA:?}:{}",
+            serde_json::to_string(metadata).expect(NO_JSON)
+        ));
+    }
+    let mut names = BTreeSet::new();
+    let mut start = 0u64;
+    for spec in tensors {
+        if spec.name == METADATA {
+            return Err(error(
+                spec,
+                "has a name that the format keeps for itself; use another".to_string(),
+            ));
+        }
+        if !names.insert(spec.name.as_str()) {
+            return Err(error(spec, "is given twice; a file holds each name once".to_string()));
+        }
+        let end = spec
+            .shape
+            .iter()
+            .try_fold(4u64, |product, size| product.checked_mul(*size as u64))
+            .and_then(|bytes| start.checked_add(bytes))
+            .ok_or_else(|| error(spec, format!("has shape {:?}, which no file can hold", spec.shape)))?;
+        let entry = Entry {
+            dtype: "F32",
+            shape: &spec.shape,
+            data_offsets: [start, end],
+        };
+        let name = serde_json::to_string(&spec.name).expect(NO_JSON);
+        parts.push(format!("{name}:{}", serde_json::to_string(&entry).expect(NO_JSON)));
+        start = end;
+    }
+    let mut header = format!("{{{}}}", parts.join(",")).into_bytes();
+    header.resize(header.len().next_multiple_of(8), b' ');
+    Ok(header)
+}
