@@ -2,22 +2,25 @@
 
 use crate::arena::Arenas;
 use crate::buffer::{BufferRef, Kind};
-use crate::command::{Command, Cost};
+use crate::command::Command;
 use crate::error::RuntimeError;
-use crate::ledger::Ledger;
+use crate::host::Host;
+use crate::machine;
 use crate::options::{Backend, Options};
-use crate::place::Place;
+use crate::queue::Queue;
 use crate::report::{Phase, Report};
+use crate::sched::{HostGoal, Setup, Workers};
+use crate::task::{Download, Recorded, Task, Upload};
 use crate::transfer::HostData;
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::ops::Deref;
 use std::rc::Rc;
-use std::time::Instant;
 use unisono_kernels::isa::Isa;
-use unisono_kernels::scratch::Scratch;
 use unisono_mesh::Mesh;
 
 /// Devices of a mesh, ready for commands. A clone is another handle on the same devices.
+///
+/// The devices stay open while a handle or a [`Buffer`] lives; after that, commands that have not begun are forgotten.
 #[derive(Clone)]
 pub struct Runtime {
     inner: Rc<Inner>,
@@ -28,52 +31,74 @@ struct Inner {
     backend: Backend,
     workers: usize,
     isa: Isa,
-    arenas: Option<Arenas>,
     host: RefCell<Host>,
 }
 
-struct Host {
-    ledger: Ledger,
-    phase: Phase,
-    report: Report,
-    since: Instant,
-    scratch: Scratch,
-    hash: u64,
-    record: Option<Vec<Command>>,
-}
+/// The most workers that may be asked for; more is taken for a slip.
+const MAX_WORKERS: usize = 1024;
+/// Bounds of [`Options::queue_depth`].
+const DEPTHS: std::ops::RangeInclusive<usize> = 2..=1 << 20;
 
 impl Runtime {
     /// Opens the devices of `mesh`.
     ///
     /// # Errors
-    /// Settings that cannot be met, or a system that gives no address space or threads.
+    /// [`RuntimeError::Setting`] for settings that cannot be met, [`RuntimeError::NoAddressSpace`] and
+    /// [`RuntimeError::NoThread`] where the system refuses.
     pub fn new(mesh: Mesh, options: Options) -> Result<Runtime, RuntimeError> {
+        let cores = machine::cores();
+        let workers = options.workers.unwrap_or(cores.min(MAX_WORKERS));
+        if workers == 0 || workers > MAX_WORKERS {
+            return Err(RuntimeError::Setting(format!(
+                "{workers} workers were asked for; 1 to {MAX_WORKERS} work, and this process may use {cores} cores"
+            )));
+        }
+        if !DEPTHS.contains(&options.queue_depth) {
+            return Err(RuntimeError::Setting(format!(
+                "a queue depth of {} was asked for; {} to {} work",
+                options.queue_depth,
+                DEPTHS.start(),
+                DEPTHS.end()
+            )));
+        }
         let isa = options.isa.unwrap_or_else(Isa::detect);
-        let (arenas, capacity) = match options.backend {
-            Backend::Null => (None, usize::MAX / 8),
+        if isa > Isa::detect() {
+            return Err(RuntimeError::Setting(format!(
+                "the instruction set {} was asked for, and this CPU has no more than {}",
+                isa.name(),
+                Isa::detect().name()
+            )));
+        }
+        let host = match options.backend {
+            Backend::Null => Host::new(usize::MAX / 8, options.memory_limit, None),
             Backend::Cpu => {
-                let bytes = options.memory_limit.unwrap_or(16 << 30);
-                let arenas = Arenas::reserve(mesh.num_devices(), bytes.saturating_mul(2))?;
+                let devices = mesh.num_devices();
+                let limit = options
+                    .memory_limit
+                    .or_else(|| machine::memory().map(|bytes| bytes / devices as u64))
+                    .unwrap_or(DEFAULT_MEMORY);
+                // Room for the gaps between blocks: address space costs nothing.
+                let arenas = Arenas::reserve(devices, limit.saturating_mul(2).saturating_add(SLACK))?;
                 let capacity = arenas.all()[0].len;
-                (Some(arenas), capacity)
+                let (workers, writers) = Workers::start(Setup {
+                    mesh: mesh.clone(),
+                    arenas,
+                    isa,
+                    workers,
+                    cores,
+                    queue_depth: options.queue_depth,
+                    pin: options.pin,
+                })?;
+                Host::new(capacity, Some(limit), Some((workers, writers)))
             }
         };
         Ok(Runtime {
             inner: Rc::new(Inner {
                 mesh,
                 backend: options.backend,
-                workers: 1,
+                workers: if options.backend == Backend::Cpu { workers } else { 0 },
                 isa,
-                arenas,
-                host: RefCell::new(Host {
-                    ledger: Ledger::new(capacity, options.memory_limit),
-                    phase: Phase::default(),
-                    report: Report::default(),
-                    since: Instant::now(),
-                    scratch: Scratch::new(isa),
-                    hash: 0,
-                    record: None,
-                }),
+                host: RefCell::new(host),
             }),
         })
     }
@@ -88,7 +113,7 @@ impl Runtime {
         self.inner.backend
     }
 
-    /// Workers, the host thread among them.
+    /// Workers, the host thread among them; none on the null backend.
     pub fn workers(&self) -> usize {
         self.inner.workers
     }
@@ -98,13 +123,13 @@ impl Runtime {
         self.inner.isa
     }
 
-    /// A buffer of `len` four-byte elements on every device. Its contents are undefined (NaN in debug builds).
+    /// A buffer of `len` four-byte elements on every device. Its contents are undefined (in debug builds,
+    /// [`crate::UNDEFINED`], a NaN).
     ///
     /// # Errors
-    /// [`RuntimeError::OutOfMemory`].
+    /// [`RuntimeError::OutOfMemory`], and [`RuntimeError::CommandFailed`] if an earlier command failed.
     pub fn alloc(&self, len: usize, kind: Kind) -> Result<Buffer, RuntimeError> {
-        let host = &mut *self.inner.host.borrow_mut();
-        let r = host.ledger.alloc(len, kind, host.phase)?;
+        let r = self.host().alloc(&self.inner.mesh, len, kind)?;
         Ok(Buffer {
             r,
             kind,
@@ -117,7 +142,7 @@ impl Runtime {
     /// # Errors
     /// [`RuntimeError::CommandFailed`] if an earlier command failed.
     pub fn issue(&self, command: impl Into<Command>) -> Result<(), RuntimeError> {
-        self.push(command.into())
+        self.push(Queue::Compute, Task::Command(command.into()))
     }
 
     /// Puts a command at the end of every device's transfer queue: it runs beside the compute queue, except that it waits
@@ -126,52 +151,18 @@ impl Runtime {
     /// # Errors
     /// [`RuntimeError::CommandFailed`] if an earlier command failed.
     pub fn issue_transfer(&self, command: impl Into<Command>) -> Result<(), RuntimeError> {
-        self.push(command.into())
+        self.push(Queue::Transfer, Task::Command(command.into()))
     }
 
     /// Copies values to the devices, on the transfer queue.
     ///
     /// # Errors
-    /// [`RuntimeError::Length`] if there are not as many values as `to` has elements, or not as many arrays as devices.
+    /// [`RuntimeError::Length`] if there are not as many values as `to` has elements, or not as many arrays as devices;
+    /// [`RuntimeError::CommandFailed`] if an earlier command failed.
     pub fn upload(&self, to: BufferRef, data: impl Into<HostData>) -> Result<(), RuntimeError> {
         let data = data.into();
-        let devices = self.inner.mesh.num_devices();
-        if let Some(given) = data.arrays().filter(|given| *given != devices) {
-            return Err(RuntimeError::Length {
-                what: "arrays to upload, one a device",
-                given,
-                expected: devices,
-            });
-        }
-        for device in 0..devices {
-            if let Some(given) = data.len(device).filter(|given| *given != to.len) {
-                return Err(RuntimeError::Length {
-                    what: "values to upload",
-                    given,
-                    expected: to.len,
-                });
-            }
-        }
-        let host = &mut *self.inner.host.borrow_mut();
-        host.ledger.write(to, 0, 0, "upload");
-        host.report.phases[host.phase as usize].book(Cost {
-            flops: 0,
-            bytes: 4 * to.len as u64,
-            link_bytes: 0,
-        });
-        let Some(arenas) = &self.inner.arenas else {
-            return Ok(());
-        };
-        for device in 0..devices {
-            let place = self.place(arenas, device);
-            match &data {
-                HostData::F32(data) => place.write(to, 0, to.len).copy_from_slice(data),
-                HostData::U32(data) => place.write_u32(to, 0, to.len).copy_from_slice(data),
-                HostData::F32PerDevice(data) => place.write(to, 0, to.len).copy_from_slice(&data[device]),
-                HostData::U32PerDevice(data) => place.write_u32(to, 0, to.len).copy_from_slice(&data[device]),
-            }
-        }
-        Ok(())
+        data.check(to.len, self.inner.mesh.num_devices())?;
+        self.push(Queue::Transfer, Task::Upload(Upload { to, data }))
     }
 
     /// Waits for the floats of `from` on one device.
@@ -193,145 +184,116 @@ impl Runtime {
     /// Asks for the values of `from` on one device as they are at this point of the program, on the transfer queue.
     ///
     /// # Errors
-    /// [`RuntimeError::NoValues`] on the null backend, [`RuntimeError::NoDevice`], [`RuntimeError::CommandFailed`].
+    /// [`RuntimeError::NoValues`] on the null backend (which accounts for the copy all the same), [`RuntimeError::NoDevice`],
+    /// [`RuntimeError::CommandFailed`] if an earlier command failed.
     pub fn read_later(&self, from: BufferRef, device: usize) -> Result<Pending, RuntimeError> {
         let devices = self.inner.mesh.num_devices();
         if device >= devices {
             return Err(RuntimeError::NoDevice { device, devices });
         }
-        let host = &mut *self.inner.host.borrow_mut();
-        host.ledger.read(from, 0, 0, "download");
-        let Some(arenas) = &self.inner.arenas else {
+        let download = Download::new(from, device);
+        self.push(Queue::Transfer, Task::Download(download.clone()))?;
+        if self.inner.backend == Backend::Null {
             return Err(RuntimeError::NoValues);
-        };
+        }
         Ok(Pending {
-            values: self.place(arenas, device).f32(from).to_vec(),
+            goal: self.host().last_on(Queue::Transfer, device),
+            download,
+            runtime: self.clone(),
         })
     }
 
-    /// Waits until every queue is empty.
+    /// Waits, and works, until every queue is empty.
     ///
     /// # Errors
     /// [`RuntimeError::CommandFailed`] if a command failed.
     pub fn sync(&self) -> Result<(), RuntimeError> {
-        Ok(())
+        let host = &mut *self.host();
+        let goal = host.everything();
+        host.wait(goal)
     }
 
     /// Says which part of the program the commands and buffers that follow belong to.
     pub fn set_phase(&self, phase: Phase) {
-        let host = &mut *self.inner.host.borrow_mut();
-        host.phase = phase;
-        host.ledger.enter(phase);
+        self.host().set_phase(phase);
     }
 
     /// The part of the program as last set.
     pub fn phase(&self) -> Phase {
-        self.inner.host.borrow().phase
+        self.host().phase()
     }
 
     /// What has been issued and done since the runtime was opened or the report last reset.
     pub fn report(&self) -> Report {
-        let host = self.inner.host.borrow();
-        Report {
-            memory: host.ledger.memory(),
-            wall: host.since.elapsed(),
-            ..host.report.clone()
-        }
+        self.host().report()
     }
 
     /// Starts the report anew; memory in use stays counted.
     pub fn reset_report(&self) {
-        let host = &mut *self.inner.host.borrow_mut();
-        host.report = Report::default();
-        host.since = Instant::now();
-        host.ledger.reset_peaks(host.phase);
+        self.host().reset_report();
     }
 
-    /// Starts or stops keeping a copy of every command.
+    /// Starts or stops keeping a copy of everything that is issued.
     pub fn record(&self, on: bool) {
-        self.inner.host.borrow_mut().record = on.then(Vec::new);
+        self.host().record(on);
     }
 
-    /// The commands kept since recording began or this was last called.
-    pub fn take_record(&self) -> Vec<Command> {
-        let host = &mut *self.inner.host.borrow_mut();
-        host.record.as_mut().map(std::mem::take).unwrap_or_default()
+    /// What has been issued since recording began or this was last called.
+    pub fn take_record(&self) -> Vec<Recorded> {
+        self.host().take_record()
     }
 
-    /// A running hash of the command stream.
+    /// A hash of everything issued so far: which operations, on which queue, on which memory, of which cost. Programs on the same
+    /// mesh that differ in it have diverged; it does not depend on backend, workers or timing.
     pub fn stream_hash(&self) -> u64 {
-        self.inner.host.borrow().hash
+        self.host().stream_hash()
     }
 
-    fn push(&self, command: Command) -> Result<(), RuntimeError> {
-        let inner = &*self.inner;
-        let host = &mut *inner.host.borrow_mut();
-        let op = command.op();
-        op.reads(&mut |buffer| {
-            host.ledger.read(buffer, 0, 0, op.name());
-        });
-        op.writes(&mut |buffer| {
-            host.ledger.write(buffer, 0, 0, op.name());
-        });
-        let phase = match op.group() {
-            Some(_) => Phase::Communication,
-            None => host.phase,
-        };
-        host.report.phases[phase as usize].book(op.cost(&inner.mesh));
-        if let Some(arenas) = &inner.arenas {
-            let start = Instant::now();
-            for device in 0..inner.mesh.num_devices() {
-                let first = match op.group() {
-                    None => device,
-                    Some(crate::command::Group::All) => 0,
-                    Some(crate::command::Group::Axis(axis)) => {
-                        let name = &inner.mesh.axes()[axis].name;
-                        inner.mesh.group(device, name)[0]
-                    }
-                };
-                if first == device {
-                    for tile in 0..op.tiles() {
-                        op.run(&self.place(arenas, device), tile, &mut host.scratch);
-                    }
-                }
-            }
-            host.report.phases[phase as usize].busy += start.elapsed();
-        }
-        if let Some(record) = &mut host.record {
-            record.push(command);
-        }
-        Ok(())
+    fn push(&self, queue: Queue, task: Task) -> Result<(), RuntimeError> {
+        self.host().push(&self.inner.mesh, queue, task)
     }
 
-    fn place<'a>(&'a self, arenas: &'a Arenas, device: usize) -> Place<'a> {
-        Place {
-            mesh: &self.inner.mesh,
-            device,
-            arenas: arenas.all(),
-        }
+    fn host(&self) -> RefMut<'_, Host> {
+        self.inner.host.borrow_mut()
     }
 }
 
-/// A value on its way to the host.
+/// Bytes of a device where neither the options nor the system name a limit.
+const DEFAULT_MEMORY: u64 = 16 << 30;
+/// Bytes of address space beyond twice the limit.
+const SLACK: u64 = 64 << 20;
+
+impl std::fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} runtime on {}", self.inner.backend, self.inner.mesh.describe())
+    }
+}
+
+/// Values on their way to the host.
+#[derive(Debug)]
+#[must_use]
 pub struct Pending {
-    values: Vec<f32>,
+    download: Download,
+    goal: HostGoal,
+    runtime: Runtime,
 }
 
 impl Pending {
     /// Whether [`Pending::wait`] would return at once.
     pub fn is_ready(&self) -> bool {
-        true
+        self.runtime.host().is_met(self.goal)
     }
 
-    /// Waits for the values as floats.
+    /// Waits, and works, until the values are there; as floats.
     ///
     /// # Errors
     /// [`RuntimeError::CommandFailed`] if a command failed.
     pub fn wait(self) -> Result<Vec<f32>, RuntimeError> {
-        Ok(self.values)
+        self.runtime.host().wait(self.goal)?;
+        Ok(self.download.take())
     }
 
-    /// Waits for the values as integers.
+    /// Waits, and works, until the values are there; as integers.
     ///
     /// # Errors
     /// As [`Pending::wait`].
@@ -382,7 +344,7 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         // Already borrowed only while a panic of ours unwinds; the books no longer matter then.
         if let Ok(mut host) = self.runtime.inner.host.try_borrow_mut() {
-            host.ledger.free(self.r);
+            host.free(self.r);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Data on its way between the host and the devices.
 
+use crate::error::RuntimeError;
 use std::sync::Arc;
 
 /// Values that an upload copies to the devices. They are shared, not copied, until then.
@@ -16,24 +17,41 @@ pub enum HostData {
 }
 
 impl HostData {
-    /// Number of elements for `device`; `None` if there is no array for it.
-    pub(crate) fn len(&self, device: usize) -> Option<usize> {
+    /// Checks that there are `len` values for each of `devices` devices.
+    pub(crate) fn check(&self, len: usize, devices: usize) -> Result<(), RuntimeError> {
         match self {
-            HostData::F32(data) => Some(data.len()),
-            HostData::U32(data) => Some(data.len()),
-            HostData::F32PerDevice(data) => data.get(device).map(|data| data.len()),
-            HostData::U32PerDevice(data) => data.get(device).map(|data| data.len()),
+            HostData::F32(data) => check_len(data.len(), len),
+            HostData::U32(data) => check_len(data.len(), len),
+            HostData::F32PerDevice(data) => check_arrays(data.iter().map(|data| data.len()), len, devices),
+            HostData::U32PerDevice(data) => check_arrays(data.iter().map(|data| data.len()), len, devices),
         }
     }
+}
 
-    /// Number of arrays, where there is one a device.
-    pub(crate) fn arrays(&self) -> Option<usize> {
-        match self {
-            HostData::F32(_) | HostData::U32(_) => None,
-            HostData::F32PerDevice(data) => Some(data.len()),
-            HostData::U32PerDevice(data) => Some(data.len()),
-        }
+fn check_arrays(
+    mut given: impl ExactSizeIterator<Item = usize>,
+    len: usize,
+    devices: usize,
+) -> Result<(), RuntimeError> {
+    if given.len() != devices {
+        return Err(RuntimeError::Length {
+            what: "arrays to upload, one a device",
+            given: given.len(),
+            expected: devices,
+        });
     }
+    given.try_for_each(|given| check_len(given, len))
+}
+
+fn check_len(given: usize, expected: usize) -> Result<(), RuntimeError> {
+    if given == expected {
+        return Ok(());
+    }
+    Err(RuntimeError::Length {
+        what: "values to upload",
+        given,
+        expected,
+    })
 }
 
 impl From<Vec<f32>> for HostData {

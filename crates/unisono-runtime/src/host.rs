@@ -1,0 +1,249 @@
+//! What the host keeps between calls, and the path of a command from the program into a queue.
+
+use crate::buffer::{BufferRef, Kind};
+use crate::error::RuntimeError;
+use crate::ledger::Ledger;
+use crate::queue::Queue;
+use crate::report::{Phase, Report};
+use crate::sched::{Entry, HostGoal, Scope, Worker, Workers, Writer};
+use crate::task::{Recorded, Task, Undefine};
+use std::time::{Duration, Instant};
+use unisono_mesh::Mesh;
+
+/// The host's side of a runtime.
+pub(crate) struct Host {
+    ledger: Ledger,
+    phase: Phase,
+    report: Report,
+    since: Instant,
+    /// Busy time that earlier reports have shown.
+    shown: [Duration; Phase::ALL.len()],
+    hash: u64,
+    record: Option<Vec<Recorded>>,
+    cpu: Option<Cpu>,
+    /// Entries put in each queue.
+    issued: [u64; 2],
+}
+
+/// The devices, where there are any.
+struct Cpu {
+    workers: Workers,
+    writers: [Writer; 2],
+    worker: Worker,
+}
+
+impl Host {
+    /// A host with memory of `capacity` elements and at most `limit` bytes on each device, and the devices unless it
+    /// only accounts.
+    pub(crate) fn new(capacity: usize, limit: Option<u64>, cpu: Option<(Workers, [Writer; 2])>) -> Host {
+        Host {
+            ledger: Ledger::new(capacity, limit),
+            phase: Phase::default(),
+            report: Report::default(),
+            since: Instant::now(),
+            shown: Default::default(),
+            hash: 0,
+            record: None,
+            cpu: cpu.map(|(workers, writers)| Cpu {
+                worker: workers.host_worker(),
+                workers,
+                writers,
+            }),
+            issued: [0; 2],
+        }
+    }
+
+    /// A block on every device.
+    pub(crate) fn alloc(&mut self, mesh: &Mesh, len: usize, kind: Kind) -> Result<BufferRef, RuntimeError> {
+        self.failure()?;
+        let buffer = self.ledger.alloc(len, kind, self.phase)?;
+        // Not part of the program, so neither booked nor recorded.
+        if cfg!(debug_assertions) && self.cpu.is_some() {
+            self.enqueue(mesh, Queue::Compute, Task::Undefine(Undefine { buffer }), Phase::Other);
+        }
+        Ok(buffer)
+    }
+
+    /// Gives a block back.
+    pub(crate) fn free(&mut self, buffer: BufferRef) {
+        self.ledger.free(buffer);
+    }
+
+    /// Books a task and puts it at the end of a queue.
+    pub(crate) fn push(&mut self, mesh: &Mesh, queue: Queue, task: Task) -> Result<(), RuntimeError> {
+        self.failure()?;
+        let op = task.op();
+        let phase = match op.group() {
+            Some(_) => Phase::Communication,
+            None => self.phase,
+        };
+        let cost = op.cost(mesh);
+        self.report.phases[phase as usize].book(cost);
+        let mut hash = StreamHash(self.hash);
+        hash.bytes(op.name().as_bytes());
+        for word in [queue as u64, op.tiles() as u64, cost.flops, cost.bytes, cost.link_bytes] {
+            hash.word(word);
+        }
+        op.reads(&mut |buffer| hash.buffer(buffer));
+        hash.word(u64::MAX);
+        op.writes(&mut |buffer| hash.buffer(buffer));
+        self.hash = hash.0;
+        if let Some(record) = &mut self.record {
+            record.push(Recorded {
+                queue,
+                phase: self.phase,
+                task: task.clone(),
+            });
+        }
+        self.enqueue(mesh, queue, task, phase);
+        Ok(())
+    }
+
+    /// Finds what the task must wait for and hands it to the devices.
+    fn enqueue(&mut self, mesh: &Mesh, queue: Queue, task: Task, phase: Phase) {
+        let op = task.op();
+        let index = self.issued[queue as usize];
+        let mut wait = 0;
+        let ledger = &mut self.ledger;
+        op.reads(&mut |buffer| wait = wait.max(ledger.read(buffer, queue as usize, index, op.name())));
+        op.writes(&mut |buffer| wait = wait.max(ledger.write(buffer, queue as usize, index, op.name())));
+        let tiles = op.tiles();
+        if tiles == 0 {
+            return;
+        }
+        self.issued[queue as usize] += 1;
+        let Some(cpu) = &mut self.cpu else {
+            return;
+        };
+        let scope = match &task {
+            Task::Download(download) => Scope::Only(download.device),
+            task => Scope::of(task.op().group(), mesh),
+        };
+        if let Some(count) = cpu.writers[queue as usize].must_end() {
+            let mut goal = HostGoal::default();
+            goal.everywhere[queue as usize] = count;
+            cpu.workers.wait(&mut cpu.worker, goal);
+        }
+        cpu.writers[queue as usize].push(Entry {
+            task,
+            scope,
+            tiles,
+            wait,
+            phase,
+        });
+    }
+
+    /// The goal that all that has been issued has ended.
+    pub(crate) fn everything(&self) -> HostGoal {
+        HostGoal {
+            everywhere: self.issued,
+            on: None,
+        }
+    }
+
+    /// The goal that the last entry of `queue` has ended on `device`.
+    pub(crate) fn last_on(&self, queue: Queue, device: usize) -> HostGoal {
+        HostGoal {
+            everywhere: [0; 2],
+            on: Some((device, queue as usize, self.issued[queue as usize])),
+        }
+    }
+
+    /// Waits, and works, until the goal is met.
+    pub(crate) fn wait(&mut self, goal: HostGoal) -> Result<(), RuntimeError> {
+        if let Some(cpu) = &mut self.cpu {
+            cpu.workers.wait(&mut cpu.worker, goal);
+            for writer in &mut cpu.writers {
+                writer.clear();
+            }
+        }
+        self.failure()
+    }
+
+    /// Whether the goal is met.
+    pub(crate) fn is_met(&self, goal: HostGoal) -> bool {
+        self.cpu.as_ref().is_none_or(|cpu| cpu.workers.is_met(goal))
+    }
+
+    fn failure(&self) -> Result<(), RuntimeError> {
+        self.cpu.as_ref().map_or(Ok(()), |cpu| cpu.workers.failure())
+    }
+
+    /// Sets the phase of what follows.
+    pub(crate) fn set_phase(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.ledger.enter(phase);
+    }
+
+    /// The phase as last set.
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// The figures so far.
+    pub(crate) fn report(&self) -> Report {
+        let mut report = Report {
+            memory: self.ledger.memory(),
+            wall: self.since.elapsed(),
+            ..self.report.clone()
+        };
+        for (phase, busy) in self.busy().into_iter().enumerate() {
+            report.phases[phase].busy = busy.saturating_sub(self.shown[phase]);
+        }
+        report
+    }
+
+    /// Begins the figures anew.
+    pub(crate) fn reset_report(&mut self) {
+        self.report = Report::default();
+        self.since = Instant::now();
+        self.shown = self.busy();
+        self.ledger.reset_peaks(self.phase);
+    }
+
+    fn busy(&self) -> [Duration; Phase::ALL.len()] {
+        self.cpu
+            .as_ref()
+            .map_or_else(Default::default, |cpu| cpu.workers.busy())
+    }
+
+    /// Begins or ends recording.
+    pub(crate) fn record(&mut self, on: bool) {
+        self.record = on.then(Vec::new);
+    }
+
+    /// What was recorded.
+    pub(crate) fn take_record(&mut self) -> Vec<Recorded> {
+        self.record.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// The hash of the stream.
+    pub(crate) fn stream_hash(&self) -> u64 {
+        self.hash
+    }
+}
+
+/// A quick running hash; it has to tell programs apart, not to withstand an attack.
+struct StreamHash(u64);
+
+impl StreamHash {
+    fn word(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 ^= self.0 >> 32;
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.word(bytes.len() as u64);
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.word(u64::from_le_bytes(word));
+        }
+    }
+
+    fn buffer(&mut self, buffer: BufferRef) {
+        self.word(buffer.id);
+        self.word(buffer.offset as u64);
+        self.word(buffer.len as u64);
+    }
+}

@@ -1,0 +1,243 @@
+//! What a worker does: find something, run tiles, and with nothing to do spin, then sleep.
+
+use super::Scheduler;
+use super::state::{Goal, Job};
+use crate::error::RuntimeError;
+use crate::place::Place;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use unisono_kernels::scratch::Scratch;
+
+/// How long a worker with nothing to do looks again and again before it sleeps: about the time that a wake-up takes.
+const SPIN: Duration = Duration::from_micros(50);
+
+/// What a worker keeps from one command to the next.
+pub(crate) struct Worker {
+    index: usize,
+    /// The device that it last began a command of.
+    home: usize,
+    scratch: Scratch,
+}
+
+/// What a worker is to do next.
+enum Next {
+    /// This.
+    Run(Job),
+    /// Stop working: what it was waiting for has come.
+    Return,
+    /// Nothing for now.
+    Idle,
+}
+
+impl Next {
+    fn job(&self) -> Option<Job> {
+        match self {
+            Next::Run(job) => Some(*job),
+            Next::Return | Next::Idle => None,
+        }
+    }
+}
+
+impl Scheduler {
+    /// Worker 0, which the host lends its thread to.
+    pub(crate) fn host_worker(&self) -> Worker {
+        self.worker(0)
+    }
+
+    fn worker(&self, index: usize) -> Worker {
+        Worker {
+            index,
+            home: index % self.mesh.num_devices(),
+            scratch: Scratch::new(self.isa),
+        }
+    }
+
+    /// The life of a worker thread.
+    pub(super) fn work(&self, index: usize) {
+        self.parkers[index].adopt();
+        let mut worker = self.worker(index);
+        self.work_until(&mut worker, || self.stop.load(Ordering::Acquire));
+    }
+
+    /// The host works until the goal is met.
+    pub(crate) fn wait(&self, host: &mut Worker, goal: Goal) {
+        if self.lock().set_goal(self, goal) {
+            self.work_until(host, || self.goal_met.load(Ordering::Acquire));
+        }
+    }
+
+    fn work_until(&self, worker: &mut Worker, over: impl Fn() -> bool) {
+        let mut done = None;
+        while let Some(job) = self.find_work(worker, done, &over) {
+            self.run(worker, job);
+            done = Some(job);
+        }
+    }
+
+    /// The host has written an entry of `tiles` tiles for each device to `queue`. Wakes as many sleepers as that may need if a
+    /// device was waiting for it; if none was, some worker is awake and will come to it.
+    pub(super) fn written(&self, queue: usize, tiles: usize) {
+        if !self.starved[queue].swap(false, Ordering::SeqCst) || self.sleepers.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let mut wanted = self.mesh.num_devices().saturating_mul(tiles);
+        wanted = wanted.saturating_sub(self.spinners.load(Ordering::SeqCst));
+        while wanted > 0 {
+            let Some(sleeper) = self.lock().wake_any(self) else {
+                return;
+            };
+            self.parkers[sleeper].wake();
+            wanted -= 1;
+        }
+    }
+
+    /// Ends the worker's part in `done` and finds something new, or `None` once `over` says so. Sleeps meanwhile if it must.
+    fn find_work(&self, worker: &Worker, mut done: Option<Job>, over: &impl Fn() -> bool) -> Option<Job> {
+        loop {
+            let seen = self.glance();
+            match self.decide(worker, done.take(), over, false) {
+                Next::Run(job) => return Some(job),
+                Next::Return => return None,
+                Next::Idle if self.spin(seen, over) => continue,
+                Next::Idle => {}
+            }
+            match self.decide(worker, None, over, true) {
+                Next::Run(job) => return Some(job),
+                Next::Return => return None,
+                Next::Idle => self.parkers[worker.index].sleep(),
+            }
+        }
+    }
+
+    /// One stay under the lock: ends the worker's part in `done`, takes what is ready unless `over`, and tells another worker if
+    /// there is more than that.
+    ///
+    /// A worker that gets [`Next::Idle`] counts as spinning from here on or, on its last look, as asleep: whoever makes something
+    /// ready after it has looked will tell it.
+    fn decide(&self, worker: &Worker, done: Option<Job>, over: &impl Fn() -> bool, last_look: bool) -> Next {
+        let mut state = self.lock();
+        let mut wake_host = done.is_some_and(|job| state.leave(self, job));
+        if last_look {
+            state.enter_sleeper(self, worker.index);
+        }
+        let next = if over() {
+            Next::Return
+        } else {
+            state.pick(self, worker.home).map_or(Next::Idle, Next::Run)
+        };
+        // Passing over an entry that does not concern a device ends it too.
+        wake_host |= state.check_goal(self);
+        let mut sleeper = None;
+        if matches!(next, Next::Idle) {
+            if !last_look {
+                self.spinners.fetch_add(1, Ordering::SeqCst);
+            }
+        } else {
+            if last_look {
+                state.remove_sleeper(self, worker.index);
+            }
+            // A host that returns may have been told of something that it now leaves to others.
+            let spinning = self.spinners.load(Ordering::SeqCst) > 0;
+            if (spinning || self.sleepers.load(Ordering::SeqCst) > 0) && state.has_more_than(self, next.job()) {
+                if spinning {
+                    self.signal.0.fetch_add(1, Ordering::Release);
+                } else {
+                    sleeper = state.wake_any(self);
+                }
+            }
+        }
+        drop(state);
+        if let Some(sleeper) = sleeper {
+            self.parkers[sleeper].wake();
+        }
+        if wake_host {
+            self.parkers[0].wake();
+        }
+        next
+    }
+
+    /// Runs tiles until there are none left.
+    fn run(&self, worker: &mut Worker, job: Job) {
+        let start = Instant::now();
+        // SAFETY: this worker is in the run of the entry, so its device has not ended it and does not before `leave` below.
+        let entry = unsafe { self.logs[job.queue].entry(job.index) };
+        let op = entry.task.op();
+        let place = Place {
+            mesh: &self.mesh,
+            device: job.device,
+            arenas: self.arenas.all(),
+        };
+        let handed_out = &self.handed_out[job.device][job.queue].0;
+        let scratch = &mut worker.scratch;
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            while !self.failed.load(Ordering::Relaxed) {
+                let tile = handed_out.fetch_add(1, Ordering::Relaxed);
+                if tile >= job.tiles {
+                    return;
+                }
+                op.run(&place, tile, scratch);
+            }
+            handed_out.store(job.tiles, Ordering::Relaxed);
+        }));
+        if let Err(panic) = result {
+            handed_out.store(job.tiles, Ordering::Relaxed);
+            self.fail(RuntimeError::CommandFailed {
+                command: catch_unwind(AssertUnwindSafe(|| format!("{:?}", entry.task)))
+                    .unwrap_or_else(|_| op.name().to_string()),
+                device: job.device,
+                reason: words(panic.as_ref()),
+            });
+        }
+        if job.first && matches!(entry.scope, super::Scope::Each) {
+            worker.home = job.device;
+        }
+        let spent = &self.busy[worker.index].0[entry.phase as usize];
+        // Nobody else adds to this worker's counters. 584 years of nanoseconds fit.
+        let nanos = spent.load(Ordering::Relaxed) + start.elapsed().as_nanos() as u64;
+        spent.store(nanos, Ordering::Relaxed);
+    }
+
+    fn fail(&self, failure: RuntimeError) {
+        self.lock().failure.get_or_insert(failure);
+        self.failed.store(true, Ordering::Release);
+    }
+
+    /// Waits a little for a change since `seen`; false if there was none, or enough others wait like that. The worker has been
+    /// counted as spinning since it found nothing.
+    fn spin(&self, seen: [u64; 3], over: &impl Fn() -> bool) -> bool {
+        let mut changed = false;
+        if self.spinners.load(Ordering::Relaxed) <= self.spin_limit {
+            let start = Instant::now();
+            while !changed && start.elapsed() < SPIN {
+                for _ in 0..16 {
+                    std::hint::spin_loop();
+                }
+                changed = self.glance() != seen || over();
+            }
+        }
+        self.spinners.fetch_sub(1, Ordering::SeqCst);
+        changed
+    }
+
+    /// What changes when there may be something new to do.
+    fn glance(&self) -> [u64; 3] {
+        [
+            self.signal.0.load(Ordering::Acquire),
+            self.logs[0].head(),
+            self.logs[1].head(),
+        ]
+    }
+}
+
+/// What a panic said.
+fn words(panic: &(dyn Any + Send)) -> String {
+    if let Some(text) = panic.downcast_ref::<&str>() {
+        (*text).to_string()
+    } else if let Some(text) = panic.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "a panic without words".to_string()
+    }
+}

@@ -1,0 +1,228 @@
+//! What an entry of a queue tells the devices to do: a command of the program, or a copy between host and devices.
+
+use crate::buffer::BufferRef;
+use crate::command::{Command, Cost, Op};
+use crate::place::Place;
+use crate::queue::Queue;
+use crate::report::Phase;
+use crate::transfer::HostData;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use unisono_kernels::scratch::Scratch;
+use unisono_mesh::Mesh;
+
+/// Something that devices do in its turn.
+#[derive(Clone, Debug)]
+pub enum Task {
+    /// A command of the program.
+    Command(Command),
+    /// Values from the host.
+    Upload(Upload),
+    /// Values to the host.
+    Download(Download),
+    /// Fresh memory made to show, in debug builds, that nobody has written it.
+    Undefine(Undefine),
+}
+
+impl Task {
+    /// The operation behind it.
+    pub fn op(&self) -> &dyn Op {
+        match self {
+            Task::Command(command) => command.op(),
+            Task::Upload(op) => op,
+            Task::Download(op) => op,
+            Task::Undefine(op) => op,
+        }
+    }
+}
+
+/// One line of a recorded command stream.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// The queue it was put in.
+    pub queue: Queue,
+    /// The phase that was set.
+    pub phase: Phase,
+    /// What is to be done.
+    pub task: Task,
+}
+
+impl fmt::Display for Recorded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} ", self.queue.name(), self.phase.name())?;
+        match &self.task {
+            Task::Command(command) => write!(f, "{:?}", command.op()),
+            task => write!(f, "{:?}", task.op()),
+        }
+    }
+}
+
+/// Elements that one tile of a copy handles.
+const TILE: usize = 256 * 1024;
+
+fn tiles(len: usize) -> usize {
+    len.div_ceil(TILE)
+}
+
+fn range(tile: usize, len: usize) -> std::ops::Range<usize> {
+    tile * TILE..((tile + 1) * TILE).min(len)
+}
+
+/// Values from the host, copied to each device.
+#[derive(Clone)]
+pub struct Upload {
+    /// Where to.
+    pub to: BufferRef,
+    /// The values, as many for each device as `to` has elements.
+    pub data: HostData,
+}
+
+impl fmt::Debug for Upload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upload").field("to", &self.to).finish_non_exhaustive()
+    }
+}
+
+impl Op for Upload {
+    fn name(&self) -> &'static str {
+        "upload"
+    }
+
+    fn reads(&self, _see: &mut dyn FnMut(BufferRef)) {}
+
+    fn writes(&self, see: &mut dyn FnMut(BufferRef)) {
+        see(self.to);
+    }
+
+    fn cost(&self, _mesh: &Mesh) -> Cost {
+        Cost {
+            flops: 0,
+            bytes: 4 * self.to.len as u64,
+            link_bytes: 0,
+        }
+    }
+
+    fn tiles(&self) -> usize {
+        tiles(self.to.len)
+    }
+
+    fn run(&self, place: &Place<'_>, tile: usize, _scratch: &mut Scratch) {
+        let range = range(tile, self.to.len);
+        let (from, len) = (range.start, range.len());
+        match &self.data {
+            HostData::F32(data) => place.write(self.to, from, len).copy_from_slice(&data[range]),
+            HostData::U32(data) => place.write_u32(self.to, from, len).copy_from_slice(&data[range]),
+            HostData::F32PerDevice(data) => {
+                place
+                    .write(self.to, from, len)
+                    .copy_from_slice(&data[place.device][range]);
+            }
+            HostData::U32PerDevice(data) => {
+                place
+                    .write_u32(self.to, from, len)
+                    .copy_from_slice(&data[place.device][range]);
+            }
+        }
+    }
+}
+
+/// Values to the host from one device.
+#[derive(Clone)]
+pub struct Download {
+    /// Where from.
+    pub from: BufferRef,
+    /// The device that has them.
+    pub device: usize,
+    pub(crate) values: Arc<Mutex<Vec<f32>>>,
+}
+
+impl Download {
+    /// A download of `from`, with room for the values.
+    pub(crate) fn new(from: BufferRef, device: usize) -> Download {
+        Download {
+            from,
+            device,
+            values: Arc::new(Mutex::new(Vec::with_capacity(from.len))),
+        }
+    }
+
+    /// The values, once the download has ended.
+    pub(crate) fn take(&self) -> Vec<f32> {
+        std::mem::take(&mut self.values.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl fmt::Debug for Download {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Download")
+            .field("from", &self.from)
+            .field("device", &self.device)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Op for Download {
+    fn name(&self) -> &'static str {
+        "download"
+    }
+
+    fn reads(&self, see: &mut dyn FnMut(BufferRef)) {
+        see(self.from);
+    }
+
+    fn writes(&self, _see: &mut dyn FnMut(BufferRef)) {}
+
+    fn cost(&self, _mesh: &Mesh) -> Cost {
+        Cost {
+            flops: 0,
+            bytes: 4 * self.from.len as u64,
+            link_bytes: 0,
+        }
+    }
+
+    fn tiles(&self) -> usize {
+        // Fresh memory of the host takes longer to appear than to fill, so sharing the copy out would gain little. Even an empty
+        // one has its turn.
+        1
+    }
+
+    fn run(&self, place: &Place<'_>, _tile: usize, _scratch: &mut Scratch) {
+        let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        values.extend_from_slice(place.f32(self.from));
+    }
+}
+
+/// Fresh memory filled with a NaN that no computation makes.
+#[derive(Clone, Debug)]
+pub struct Undefine {
+    /// The memory.
+    pub buffer: BufferRef,
+}
+
+/// The bits of the NaN.
+pub const UNDEFINED: u32 = 0x7fc0_dead;
+
+impl Op for Undefine {
+    fn name(&self) -> &'static str {
+        "undefine"
+    }
+
+    fn reads(&self, _see: &mut dyn FnMut(BufferRef)) {}
+
+    fn writes(&self, see: &mut dyn FnMut(BufferRef)) {
+        see(self.buffer);
+    }
+
+    fn cost(&self, _mesh: &Mesh) -> Cost {
+        Cost::default()
+    }
+
+    fn tiles(&self) -> usize {
+        tiles(self.buffer.len)
+    }
+
+    fn run(&self, place: &Place<'_>, tile: usize, _scratch: &mut Scratch) {
+        let range = range(tile, self.buffer.len);
+        place.write_u32(self.buffer, range.start, range.len()).fill(UNDEFINED);
+    }
+}
