@@ -337,3 +337,48 @@ proptest! {
         }
     }
 }
+
+/// Inputs of the largest size that is read: each is told within a second or two, even in a debug build on a busy machine.
+#[test]
+fn large_inputs_are_told_quickly() {
+    let many = |part: &str| part.repeat((1 << 20) / part.len());
+    let mut keys = String::from("training_config:\n");
+    for i in 0..9_000 {
+        keys.push_str(&format!("  batch_sise_of_a_long_name_{i}: 1\n"));
+    }
+    let inputs = [
+        keys,
+        many("a: "),
+        many("- "),
+        many("["),
+        many("{a: "),
+        many("&a "),
+        many("a\n"),
+        many("a: 1\n"),
+        many("- a\n"),
+        many("? "),
+        many("\""),
+        many("#"),
+        many("a: &b [x]\n"),
+        format!("training_config: {{project_name: {}}}", many("x")),
+        format!("training_config: {{batch_size: {}}}", many("9")),
+        format!("training_config: {{optimizer: {{lr: 0.{}}}}}", many("9")),
+        format!("training_config:\n  {}: 1", "x".repeat(1000)),
+    ];
+    for text in inputs {
+        let start = std::time::Instant::now();
+        let result = load_text("run.yaml", &text, &[], &environment(data()));
+        let problems = result.err().map_or(0, |errors| errors.problems.len());
+        assert!(problems <= 201, "{problems} problems");
+        let taken = start.elapsed();
+        assert!(
+            taken.as_secs() < 5,
+            "{taken:?} for {}…",
+            text.chars().take(40).collect::<String>()
+        );
+        println!(
+            "{taken:?} for {}",
+            text.chars().take(12).collect::<String>().replace('\n', " ")
+        );
+    }
+}

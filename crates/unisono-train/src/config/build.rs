@@ -258,7 +258,8 @@ fn model(values: &Values, findings: &mut Findings) -> ModelConfig {
         // A file of another family that does not name it must not be trained as a GPT-2.
         for key in FOREIGN_TO_GPT.iter().filter(|key| values.ignored(key).is_some()) {
             let message = format!(
-                "{key} belongs to llama, deepseek and qwen3 models, which are not built yet, and {TYPE} is not given: for a \
+                "{key} belongs to llama, deepseek and qwen3 models, which are not built yet, and {TYPE} is not \
+                 given: for a \
                  gpt2 model remove {key} or add model_type: gpt2"
             );
             findings.problem(values.ignored(key), message);

@@ -17,6 +17,8 @@ pub(super) fn run(config: &RunConfig, values: &Values, findings: &mut Findings) 
         ModelConfig::Linear(linear) => {
             let parameters = linear.input_features as f64 * linear.output_features as f64;
             size(parameters, "transformer_config.input_features", values, findings);
+            let widest = linear.input_features.max(linear.output_features);
+            step(&config.training, widest as f64, values, findings);
         }
         ModelConfig::Mlp(mlp) => {
             let widths: Vec<usize> = [mlp.input_features]
@@ -26,6 +28,8 @@ pub(super) fn run(config: &RunConfig, values: &Values, findings: &mut Findings) 
                 .collect();
             let parameters: f64 = widths.windows(2).map(|pair| pair[0] as f64 * pair[1] as f64).sum();
             size(parameters, "transformer_config.hidden_features", values, findings);
+            let widest = widths.iter().copied().max().unwrap_or(1);
+            step(&config.training, widest as f64, values, findings);
         }
     }
     optimizer(config, values, findings);
@@ -55,7 +59,8 @@ fn gpt(gpt: &GptConfig, training: &TrainingConfig, values: &Values, findings: &m
     let place = |first: &'static str, second: &'static str| values.place(first).or_else(|| values.place(second));
     if !gpt.embedding_dim.is_multiple_of(gpt.num_heads) && values.sound(&[HEADS, WIDTH]) {
         let message = format!(
-            "{WIDTH} {} does not divide by {HEADS} {}: each head has the same width; nearest: num_heads {}, or embedding_dim {}",
+            "{WIDTH} {} does not divide by {HEADS} {}: each head has the same width; nearest: num_heads {}, or \
+             embedding_dim {}",
             gpt.embedding_dim,
             gpt.num_heads,
             nearest_divisors(gpt.embedding_dim, gpt.num_heads),
@@ -65,7 +70,8 @@ fn gpt(gpt: &GptConfig, training: &TrainingConfig, values: &Values, findings: &m
     }
     if !gpt.num_heads.is_multiple_of(gpt.num_groups) && values.sound(&[HEADS, GROUPS]) {
         let message = format!(
-            "{HEADS} {} does not divide by {GROUPS} {}: each group serves the same number of heads; nearest: num_groups {}",
+            "{HEADS} {} does not divide by {GROUPS} {}: each group serves the same number of heads; nearest: \
+             num_groups {}",
             gpt.num_heads,
             gpt.num_groups,
             nearest_divisors(gpt.num_heads, gpt.num_groups),
@@ -83,15 +89,18 @@ fn gpt(gpt: &GptConfig, training: &TrainingConfig, values: &Values, findings: &m
     let block = 4.0 * width * width + 2.0 * width * gpt.intermediate_dim as f64;
     let tables = width * (gpt.vocab_size as f64 + gpt.max_sequence_length as f64);
     size(block * gpt.num_blocks as f64 + tables, WIDTH, values, findings);
-    let tokens = training.batch_size as f64
-        * training.gradient_accumulation_steps as f64
-        * gpt.max_sequence_length as f64
-        * width.max(gpt.vocab_size as f64).max(1.0);
-    if tokens > MAX_COUNT * 1e3 {
+    let widest = width.max(gpt.intermediate_dim as f64).max(gpt.vocab_size as f64);
+    step(training, gpt.max_sequence_length as f64 * widest, values, findings);
+}
+
+/// The numbers of an optimizer step, at the widest place of the model.
+fn step(training: &TrainingConfig, a_sequence: f64, values: &Values, findings: &mut Findings) {
+    let (batch, accumulation) = (training.batch_size, training.gradient_accumulation_steps);
+    let numbers = batch as f64 * accumulation as f64 * a_sequence;
+    if numbers > MAX_COUNT * 1e3 {
         let message = format!(
-            "training_config.batch_size {} × gradient_accumulation_steps {} × max_sequence_length {} makes an optimizer step \
-             too large for any machine",
-            training.batch_size, training.gradient_accumulation_steps, gpt.max_sequence_length
+            "training_config.batch_size {batch} × gradient_accumulation_steps {accumulation} makes an optimizer step of \
+             about {numbers:.1e} numbers, too many for any machine"
         );
         findings.problem(values.place("training_config.batch_size"), message);
     }
@@ -121,7 +130,8 @@ fn optimizer(config: &RunConfig, values: &Values, findings: &mut Findings) {
         ])
     {
         let message = format!(
-            "{NESTEROV} needs a momentum greater than 0 and dampening 0; momentum is {momentum:?} and dampening {dampening:?}"
+            "{NESTEROV} needs a momentum greater than 0 and dampening 0; momentum is {momentum:?} and dampening \
+             {dampening:?}"
         );
         findings.problem(values.place(NESTEROV), message);
     }
@@ -146,7 +156,8 @@ fn schedule(config: &RunConfig, values: &Values, findings: &mut Findings) {
             let rising = warmup_steps.saturating_add(*hold_steps);
             if let Some(steps) = config.training.max_steps.filter(|steps| *steps <= rising) {
                 let message = format!(
-                    "the run's {steps} steps end before the schedule decays (warmup_steps {warmup_steps} + hold_steps {hold_steps})"
+                    "the run's {steps} steps end before the schedule decays (warmup_steps {warmup_steps} + \
+                     hold_steps {hold_steps})"
                 );
                 let place = values.place("scheduler_config.hold_steps");
                 findings.note(place.or_else(|| values.place("scheduler_config.warmup_steps")), message);

@@ -312,7 +312,9 @@ impl<'a> Collector<'a> {
         };
         let siblings = || keys::all().filter_map(|row| child(section, row.path));
         let elsewhere = keys::all().find(|row| keys::split(row.path).1 == name && !row.path.contains('['));
-        let hint = if name.contains('.') {
+        let hint = if self.findings.hopeless() {
+            "docs/configuration.md lists all keys".to_string()
+        } else if name.contains('.') {
             let (above, below) = keys::split(name);
             format!("write {below} on a line of its own below {above}")
         } else if let Some(near) = value::nearest(name, siblings()) {

@@ -97,7 +97,24 @@ pub(super) struct Findings {
     pub notes: Vec<Note>,
 }
 
+/// Most problems that are told; a file with more of them is no configuration at all.
+const MAX_PROBLEMS: usize = 200;
+
 impl Findings {
+    /// Whether so much is wrong already that hints are not worth their time.
+    pub fn hopeless(&self) -> bool {
+        self.problems.len() > MAX_PROBLEMS
+    }
+
+    /// Keeps the first problems and says how many more there are.
+    pub fn limit(&mut self) {
+        if self.hopeless() {
+            let more = self.problems.len() - MAX_PROBLEMS;
+            self.problems.truncate(MAX_PROBLEMS);
+            self.problem(None, format!("and {more} more problems"));
+        }
+    }
+
     /// Adds a problem.
     pub fn problem(&mut self, place: Option<Place>, message: impl Into<String>) {
         self.problems.push(Problem {

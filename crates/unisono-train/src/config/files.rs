@@ -118,7 +118,8 @@ impl Finder<'_> {
         roots
     }
 
-    /// Replaces `${VAR}` and a leading `~/`. A variable that is not set may only stand at the front; it is dropped then.
+    /// Replaces `${VAR}` and a leading `~/`. A variable that is not set may only stand at the front; it is dropped
+    /// then.
     fn expand(&self, text: &str) -> Result<Expanded, String> {
         let variables = &self.environment.variables;
         let mut out = String::new();
@@ -217,7 +218,8 @@ impl Finder<'_> {
         let tails: Vec<String> = tails.iter().map(|tail| tail.display().to_string()).collect();
         let unset = unset.map(|name| format!(" ({name} is not set)")).unwrap_or_default();
         Err(format!(
-            "there is no file {}{unset}: looked in the configuration's folder, {MAX_PARENTS} parents, the working folder and \
+            "there is no file {}{unset}: looked in the configuration's folder, {MAX_PARENTS} parents, the \
+             working folder and \
              their configs/ folders",
             super::error::listed(&tails, "or"),
         ))

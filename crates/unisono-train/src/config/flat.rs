@@ -4,7 +4,8 @@ use super::types::*;
 use super::value::Value;
 use std::collections::BTreeMap;
 
-/// The keys that say all of a configuration, with their values; keys that another choice makes meaningless are left out.
+/// The keys that say all of a configuration, with their values; keys that another choice makes meaningless are left
+/// out.
 pub(super) fn flatten(config: &RunConfig) -> Vec<(&'static str, Value)> {
     let mut out = Vec::new();
     training(&config.training, &mut out);

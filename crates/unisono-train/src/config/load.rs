@@ -1,4 +1,5 @@
-//! Loading: from a file, a text or a run's own copy to the typed configuration, or to everything that is wrong with it.
+//! Loading: from a file, a text or a run's own copy to the typed configuration, or to everything that is wrong with
+//! it.
 
 use super::build;
 use super::check;
@@ -22,14 +23,15 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Where a key was written, if it was: for later sentences about it. The key by its full name, `training_config.batch_size`.
+    /// Where a key was written, if it was: for later sentences about it. The key by its full name,
+    /// `training_config.batch_size`.
     pub fn place(&self, key: &str) -> Option<&Place> {
         self.places.get(key)
     }
 }
 
-/// Loads a run's configuration from a YAML file and the files that it names. Overrides are texts `key=value`, the key by its full
-/// name, the value in YAML; they replace what the files say.
+/// Loads a run's configuration from a YAML file and the files that it names. Overrides are texts `key=value`, the key
+/// by its full name, the value in YAML; they replace what the files say.
 ///
 /// # Errors
 /// Everything that is wrong, at once.
@@ -113,6 +115,7 @@ fn finish(mut collector: Collector<'_>, overrides: &[String], check_files: bool)
     };
     findings.problems.sort_by_key(|problem| order(&problem.place));
     findings.problems.dedup();
+    findings.limit();
     // Beside refusals: no words on defaults, nor on what depends on the thing refused.
     findings
         .notes

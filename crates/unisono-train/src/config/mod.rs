@@ -1,14 +1,14 @@
 //! The configuration of a run: from YAML (tt-train's keys and a few of unisono's own) to plain typed structs.
 //!
-//! [`load`] reads a file, the files that it names and the overrides of a command line. It answers with a [`RunConfig`], or with
-//! everything that is wrong at once, each in a sentence with its file, line and column. One table of keys (`keys`) drives the
-//! reader, the hints, [`schema`] and [`reference_markdown`].
+//! [`load`] reads a file, the files that it names and the overrides of a command line. It answers with a
+//! [`RunConfig`], or with everything that is wrong at once, each in a sentence with its file, line and column. One
+//! table of keys (`keys`) drives the reader, the hints, [`schema`] and [`reference_markdown`].
 //!
-//! The way of a value: `yaml` (a tree with places) → `collect` (keys looked up, `value` read, files merged) → `build` (typed,
-//! defaults that depend on others) → `check` (numbers that must fit each other). And back: `flat` → `write`.
+//! The way of a value: `yaml` (a tree with places) → `collect` (keys looked up, `value` read, files merged) → `build`
+//! (typed, defaults that depend on others) → `check` (numbers that must fit each other). And back: `flat` → `write`.
 //!
-//! Keys fall in three classes: never heard of (an error with the nearest key), known elsewhere and without meaning here (one
-//! note), known and not built yet (accepted at its off value, otherwise refused).
+//! Keys fall in three classes: never heard of (an error with the nearest key), known elsewhere and without meaning
+//! here (one note), known and not built yet (accepted at its off value, otherwise refused).
 
 mod build;
 mod check;

@@ -10,12 +10,16 @@ pub fn reference_markdown() -> String {
         "# The configuration of a run\n\n\
          <!-- Generated from the table of keys (crates/unisono-train/src/config/keys) by a test; do not edit. -->\n\n\
          A run is described by one YAML file. The keys are tt-train's; those that are unisono's own say so.\n\
-         `unisono init` writes a commented file, `unisono check -c run.yaml` says everything that is wrong with one, and\n\
+         `unisono init` writes a commented file, `unisono check -c run.yaml` says everything that is wrong with \
+         one, and\n\
          `unisono schema` prints a JSON schema for editors. `--set training_config.max_steps=200` overrides a key.\n\n\
-         Numbers may be written `0.0001`, `1e-4`, `1E-4`, `1.e-4`, `.0001` or `\"1e-4\"`; whole numbers also `1e3` and `30_000`.\n\
+         Numbers may be written `0.0001`, `1e-4`, `1E-4`, `1.e-4`, `.0001` or `\"1e-4\"`; whole numbers also \
+         `1e3` and `30_000`.\n\
          Paths may hold `${VAR}`. A key that is given in two places must have the same value in both.\n\n\
-         A key that nobody has heard of is an error with the nearest one that exists. The last two sections list keys that are\n\
-         known from other programs: those without meaning here are noted, and those not built yet are accepted only where they\n\
+         A key that nobody has heard of is an error with the nearest one that exists. The last two sections list \
+         keys that are\n\
+         known from other programs: those without meaning here are noted, and those not built yet are accepted \
+         only where they\n\
          are off.\n",
     );
     for (section, doc) in SECTIONS {

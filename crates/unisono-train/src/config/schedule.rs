@@ -75,7 +75,8 @@ pub(super) fn scheduler(values: &Values, findings: &mut Findings) -> SchedulerCo
             if let Some(place) = values.place("training_config.optimizer.lr") {
                 let lr = values.real("training_config.optimizer.lr");
                 let message = format!(
-                    "the optimizer's learning rate {lr:?} is not used: scheduler_config sets the rate, up to max_lr {max_lr:?}"
+                    "the optimizer's learning rate {lr:?} is not used: scheduler_config sets the rate, up to \
+                     max_lr {max_lr:?}"
                 );
                 findings.note(Some(place), message);
             }

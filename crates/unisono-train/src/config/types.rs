@@ -1,7 +1,7 @@
 //! The resolved configuration of a run: plain structs, every value present, every path found.
 //!
-//! The names are those of the YAML keys. Where the readers of tt-train differ in a default, the docstring says which one was taken;
-//! the table of keys (`keys`) holds the defaults themselves.
+//! The names are those of the YAML keys. Where the readers of tt-train differ in a default, the docstring says which
+//! one was taken; the table of keys (`keys`) holds the defaults themselves.
 
 use serde::Serialize;
 use std::path::PathBuf;
@@ -28,7 +28,8 @@ pub struct RunConfig {
 pub struct TrainingConfig {
     /// Name of the run for trackers. Default `tt_train_nano_gpt`, as in both readers of tt-train.
     pub project_name: String,
-    /// Seed of initialisation, dropout and shuffling. Default 5489 (C++ and the nanogpt script; the Python package says 42).
+    /// Seed of initialisation, dropout and shuffling. Default 5489 (C++ and the nanogpt script; the Python package
+    /// says 42).
     pub seed: u64,
     /// Optimizer steps between checkpoints; 0 writes only the last one. Default 500.
     pub model_save_interval: u64,
@@ -38,14 +39,15 @@ pub struct TrainingConfig {
     pub validation_batch_size: usize,
     /// Passes over the data. It rules only where `max_steps` is not given. Default 1.
     pub num_epochs: u64,
-    /// Optimizer steps; it rules where given, and epochs repeat. Default: 1000 if `num_epochs` is not given either (the Python package),
-    /// otherwise none.
+    /// Optimizer steps; it rules where given, and epochs repeat. Default: 1000 if `num_epochs` is not given either
+    /// (the Python package), otherwise none.
     pub max_steps: Option<u64>,
     /// Micro-steps in one optimizer step: the effective batch is `batch_size` times this, on any mesh. Default 1.
     pub gradient_accumulation_steps: usize,
     /// Where the tokens come from. Default: the built-in corpus.
     pub data_path: DataPath,
-    /// How text becomes tokens. Default `char` (C++; the Python package says `bpe`), or pre-tokenised where `data_path` is such a file.
+    /// How text becomes tokens. Default `char` (C++; the Python package says `bpe`), or pre-tokenised where
+    /// `data_path` is such a file.
     pub tokenizer_type: TokenizerType,
     /// Share of the data kept for validation, from its end. Default 0.1; 0 turns validation off.
     pub validation_fraction: f64,
@@ -67,7 +69,8 @@ pub struct TrainingConfig {
     pub log_every: u64,
     /// How progress is shown. Default `auto`.
     pub progress: Progress,
-    /// Optimizer steps between comparisons of the copies of replicated tensors; 0 compares only at checkpoints. Default 0.
+    /// Optimizer steps between comparisons of the copies of replicated tensors; 0 compares only at checkpoints.
+    /// Default 0.
     pub verify_every: u64,
     /// Rows drawn for the `linear` and `mlp` models with `data_path: random`. Default 10000.
     pub num_samples: usize,
@@ -169,8 +172,8 @@ pub enum SchedulerConfig {
     Identity,
     /// tt-train's: up over the first tenth of the run, then linearly down to 1 %.
     WarmupLinear,
-    /// tt-train's `scheduler_config`: from 0 up to `max_lr`, held, then linearly down to `min_lr` at the run's end. The optimizer's
-    /// `lr` is not used.
+    /// tt-train's `scheduler_config`: from 0 up to `max_lr`, held, then linearly down to `min_lr` at the run's end.
+    /// The optimizer's `lr` is not used.
     WarmupHoldDecay {
         /// The highest learning rate. Default 1e-3.
         max_lr: f64,
@@ -213,7 +216,8 @@ pub enum SchedulerConfig {
 pub struct Phase {
     /// Its length; only the last phase may leave it out, which means the rest of the run.
     pub steps: Option<u64>,
-    /// Identity, cosine, step or linear; steps count from the phase's start, and a cosine or line is as long as the phase.
+    /// Identity, cosine, step or linear; steps count from the phase's start, and a cosine or line is as long as the
+    /// phase.
     pub schedule: SchedulerConfig,
 }
 
@@ -243,8 +247,8 @@ pub struct GptConfig {
     pub dropout_prob: f64,
     /// Blocks. Default 6.
     pub num_blocks: usize,
-    /// Tokens of the vocabulary. The tokenizer's own size replaces it, so it counts only for `data_path: random` and files of tokens
-    /// that do not name one. Default 96.
+    /// Tokens of the vocabulary. The tokenizer's own size replaces it, so it counts only for `data_path: random` and
+    /// files of tokens that do not name one. Default 96.
     pub vocab_size: usize,
     /// Tokens of a sequence. Default 128 (the Python package; C++ and the nanogpt script say 256).
     pub max_sequence_length: usize,
@@ -337,7 +341,8 @@ pub struct DeviceConfig {
 /// How samples are drawn (`eval_config`).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct EvalConfig {
-    /// Divides the logits; below 0.01 the likeliest token is taken (as in the Python script; C++ reads 0 as "unscaled"). Default 1.
+    /// Divides the logits; below 0.01 the likeliest token is taken (as in the Python script; C++ reads 0 as
+    /// "unscaled"). Default 1.
     pub temperature: f64,
     /// Only the k likeliest tokens; none (written -1 or 0) means all.
     pub top_k: Option<usize>,

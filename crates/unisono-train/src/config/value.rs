@@ -124,7 +124,13 @@ fn scalar(kind: &Kind, written: &str, plain: bool) -> Result<Value, Refusal> {
                 )));
             }
             let int = int(text).ok_or(Refusal::Kind)?;
-            if (*min..=*max).contains(&int) {
+            if int > *max {
+                return Err(Refusal::Why(format!(
+                    "{} is too large; the most is {max}",
+                    shortened(text)
+                )));
+            }
+            if int >= *min {
                 Ok(Value::Int(int))
             } else {
                 Err(Refusal::Kind)
@@ -355,8 +361,9 @@ fn int(text: &str) -> Option<i128> {
         return Some(int);
     }
     let real = real(text)?;
-    // Up to 2^53 every whole number is a float of its own.
-    (real.fract() == 0.0 && real.abs() <= 9_007_199_254_740_992.0).then_some(real as i128)
+    // Up to 2^53 every whole number is a float of its own; beyond 2^64 it need only be told that it is too large.
+    let known = real.abs() <= 9_007_199_254_740_992.0 || real.abs() > 18_446_744_073_709_551_615.0;
+    (known && real.fract() == 0.0).then_some(real as i128)
 }
 
 /// `12GB`, `1.5 GiB`, `4096`: bytes.

@@ -1,7 +1,8 @@
 //! YAML as a tree whose every key and value knows its line and column.
 //!
-//! The events come from `granit-parser` (the parser beneath `serde-saphyr`); this file builds the tree and refuses what a
-//! configuration has no use for: duplicate keys, tags, merge keys, several documents, and aliases that expand without end.
+//! The events come from `granit-parser` (the parser beneath `serde-saphyr`); this file builds the tree and refuses
+//! what a configuration has no use for: duplicate keys, tags, merge keys, several documents, and aliases that expand
+//! without end.
 
 use super::error::{Findings, Place};
 use granit_parser::{Event, Parser, ScalarStyle};
@@ -9,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Most values in one file, aliases expanded: far more than any configuration has.
-const MAX_NODES: usize = 20_000;
+const MAX_NODES: usize = 10_000;
 /// Deepest nesting: the table of keys knows four levels.
 const MAX_DEPTH: usize = 64;
 

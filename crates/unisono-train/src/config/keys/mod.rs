@@ -1,7 +1,8 @@
 //! The table of keys: one row a YAML key, with its type, default, class and meaning.
 //!
-//! Everything that has to know the keys works from this table: the reader, the hints at the nearest key, the JSON schema and
-//! `docs/configuration.md`. A new key is one row here, one field in `types` and one line each in `build` and `flat`.
+//! Everything that has to know the keys works from this table: the reader, the hints at the nearest key, the JSON
+//! schema and `docs/configuration.md`. A new key is one row here, one field in `types` and one line each in `build`
+//! and `flat`.
 
 mod model;
 mod optimizer;
@@ -204,12 +205,9 @@ const fn not_built(path: &'static str, off: &'static [&'static str], missing: &'
     }
 }
 
-/// A whole number of at least `min`; the most is what a signed 64-bit count holds.
+/// A count of steps: more than any run has, few enough that sums of them stay in 64 bits.
 const fn int(min: i128) -> Kind {
-    Kind::Int {
-        min,
-        max: i64::MAX as i128,
-    }
+    Kind::Int { min, max: 1 << 40 }
 }
 
 /// Any count that is used as a size: enough for every machine, small enough that products stay in 64 bits.

@@ -80,7 +80,8 @@ pub const KEYS: &[Key] = &[
         "transformer_config.vocab_size",
         size(1),
         "96",
-        "gpt2: tokens of the vocabulary. The tokenizer's own size replaces it; it counts for data_path: random and for \
+        "gpt2: tokens of the vocabulary. The tokenizer's own size replaces it; it counts for data_path: random \
+         and for \
          files of tokens that name no size.",
     ),
     read(
@@ -105,7 +106,8 @@ pub const KEYS: &[Key] = &[
         "transformer_config.runner_type",
         Kind::Choice(RUNNERS),
         "default",
-        "gpt2: default keeps activations, memory_efficient recomputes each block's in the backward pass. Same results.",
+        "gpt2: default keeps activations, memory_efficient recomputes each block's in the backward pass. Same \
+         results.",
     ),
     read(
         "transformer_config.bias",

@@ -32,7 +32,8 @@ pub const KEYS: &[Key] = &[
         "training_config.optimizer.type",
         Kind::Choice(OPTIMIZERS),
         "AdamW",
-        "The rule. AdamWFullPrecision, MorehAdamW, AdamWComposite and SGDComposite are the same arithmetic as AdamW and SGD.",
+        "The rule. AdamWFullPrecision, MorehAdamW, AdamWComposite and SGDComposite are the same arithmetic as \
+         AdamW and SGD.",
     ),
     read(
         "training_config.optimizer.lr",

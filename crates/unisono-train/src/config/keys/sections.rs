@@ -48,7 +48,8 @@ pub const KEYS: &[Key] = &[
         "device_config.allow_inexact",
         Kind::Flag,
         "false",
-        "Whether a mesh may run whose sums cannot follow the canonical order; it is named in the header then. Unisono's \
+        "Whether a mesh may run whose sums cannot follow the canonical order; it is named in the header then. \
+         Unisono's \
          own key.",
     ),
     no_meaning("device_config.device_ids", "devices are logical and need no ids"),

@@ -89,7 +89,8 @@ pub const KEYS: &[Key] = &[
         "training_config.tokenizer_type",
         Kind::Choice(TOKENIZERS),
         "",
-        "char: one token a character. byte: one token a byte. pretokenised: data_path holds tokens. bpe: not built yet, \
+        "char: one token a character. byte: one token a byte. pretokenised: data_path holds tokens. bpe: not \
+         built yet, \
          but accepted where data_path is a file of tokens (.yaml, .yml, .csv, .bin, .idx). Default: pretokenised for \
          such a file, otherwise char. (tt-train's Python package: bpe.)",
     ),
@@ -177,7 +178,8 @@ pub const KEYS: &[Key] = &[
         Kind::Choice(SCHEDULERS),
         "identity",
         "identity: constant. warmup_linear: up over the first tenth, then down to 1 %. warmup_hold_decay: by \
-         scheduler_config's max_lr, min_lr, warmup_steps and hold_steps, and chosen by them where this key is not given. \
+         scheduler_config's max_lr, min_lr, warmup_steps and hold_steps, and chosen by them where this key is \
+         not given. \
          cosine, step, linear, sequential: by their keys in scheduler_config.",
     ),
     read(
