@@ -1,1 +1,0 @@
-//! Causal attention, forward and backward, without a T×T matrix.

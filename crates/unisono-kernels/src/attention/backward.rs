@@ -1,0 +1,374 @@
+//! The backward pass of one tile: probabilities are computed anew from `lse`, block by block.
+//!
+//! The loops go over query heads, blocks of keys and blocks of queries. `dk` and `dv` of a block of keys are finished in its
+//! turn, `dq` gathers over the blocks of keys, so one walk gives all three; a tile of a cut sequence walks for `dq` only or
+//! for `dk` and `dv` only, in the same order.
+
+use super::forward::{GROUP, dots, take};
+use super::micro::{Micro, Product, Sink, multiply};
+use super::{AttentionGrad, BLOCK, pack, seen};
+use crate::math::lanes::exp;
+use crate::order::Units;
+use crate::scratch::Scratch;
+use crate::simd::LANES;
+use std::ops::Range;
+
+/// What a tile computes, of one sequence and group.
+pub(super) struct Part {
+    pub b: usize,
+    pub g: usize,
+    /// Query heads of the group.
+    pub heads: Range<usize>,
+    /// Queries, from a multiple of [`BLOCK`] on.
+    pub queries: Range<usize>,
+    /// Blocks of keys.
+    pub blocks: Range<usize>,
+    /// Whether `dq` of these queries is wanted.
+    pub dq: bool,
+    /// Whether `dk` and `dv` of these keys are wanted.
+    pub dkv: bool,
+}
+
+/// One head's queries and what belongs to them.
+struct Queries<'s> {
+    /// `q`, `[queries, padded]`.
+    q: &'s mut [f32],
+    /// `d_out`, `[queries, padded]`.
+    d_out: &'s mut [f32],
+    /// Sums of `dq`, not scaled, `[queries, padded]`.
+    dq: &'s mut [f32],
+    /// `D` of each query.
+    d: &'s mut [f32],
+    /// `−lse` of each query.
+    minus_lse: &'s mut [f32],
+}
+
+/// One block of keys, and a block of scores.
+struct Block<'s> {
+    /// `k` transposed, `[head_dim, BLOCK]`.
+    keys: &'s mut [f32],
+    /// `v` transposed, `[head_dim, BLOCK]`.
+    values: &'s mut [f32],
+    /// `k`, `[BLOCK, padded]`.
+    key_rows: &'s mut [f32],
+    /// Sum of `dk`, not scaled, `[BLOCK, padded]`.
+    dk: &'s mut [f32],
+    /// Sum of `dv`, `[BLOCK, padded]`.
+    dv: &'s mut [f32],
+    /// Dot products, then probabilities, `[BLOCK, BLOCK]` and a group's room for dot products of several leaves.
+    p: &'s mut [f32],
+    /// `dp`, then `ds`; as `p`.
+    ds: &'s mut [f32],
+}
+
+#[inline(always)]
+pub(super) fn run<S: Micro>(s: S, attention: &AttentionGrad, part: Part, scratch: &mut Scratch) {
+    let a = attention;
+    let (d, count) = (a.head_dim, part.queries.len());
+    let padded = d.next_multiple_of(LANES);
+    let square = (BLOCK + GROUP) * BLOCK;
+    let mut rest = scratch.floats(count * 3 * padded + 2 * (count + LANES) + BLOCK * (2 * d + 3 * padded) + 2 * square);
+    let mut queries = Queries {
+        q: take(&mut rest, count * padded),
+        d_out: take(&mut rest, count * padded),
+        dq: take(&mut rest, count * padded),
+        d: take(&mut rest, count),
+        minus_lse: take(&mut rest, count),
+    };
+    let mut block = Block {
+        keys: take(&mut rest, BLOCK * d),
+        values: take(&mut rest, BLOCK * d),
+        key_rows: take(&mut rest, BLOCK * padded),
+        dk: take(&mut rest, BLOCK * padded),
+        dv: take(&mut rest, BLOCK * padded),
+        p: take(&mut rest, square),
+        ds: take(&mut rest, square),
+    };
+    for head in part.heads.clone() {
+        read_queries(s, a, &part, head, &mut queries);
+        for at in part.blocks.clone() {
+            let keys = (a.keys - at * BLOCK).min(BLOCK);
+            read_keys(s, a, &part, at, keys, &mut block);
+            for first in (0..count).step_by(BLOCK) {
+                block_pair(s, a, &part, (first, at, keys), &mut queries, &mut block);
+            }
+            if part.dkv {
+                let place = (part.b, at * BLOCK, part.g);
+                let ends = (head == 0, head + 1 == a.heads_per_group);
+                // SAFETY: the tile owns these keys' gradients.
+                unsafe {
+                    let (dk, dv) = (
+                        a.k_layout.at(place.0, place.1, place.2, 0),
+                        a.v_layout.at(place.0, place.1, place.2, 0),
+                    );
+                    add_head(
+                        s,
+                        block.dk,
+                        a.dk.as_ptr().add(dk),
+                        a.k_layout.token,
+                        keys,
+                        d,
+                        a.scale,
+                        ends,
+                    );
+                    add_head(s, block.dv, a.dv.as_ptr().add(dv), a.v_layout.token, keys, d, 1.0, ends);
+                }
+            }
+        }
+        if part.dq {
+            // SAFETY: the tile owns these queries' gradients.
+            unsafe {
+                let dq = a.q_layout.at(part.b, part.queries.start, part.g, head);
+                let to = a.dq.as_ptr().add(dq);
+                add_head(s, queries.dq, to, a.q_layout.token, count, d, a.scale, (true, true));
+            }
+        }
+    }
+}
+
+/// Copies one head's queries together and computes `D`.
+#[inline(always)]
+fn read_queries<S: Micro>(s: S, a: &AttentionGrad, part: &Part, head: usize, queries: &mut Queries) {
+    let (b, g, d, count) = (part.b, part.g, a.head_dim, part.queries.len());
+    if count == 0 {
+        return;
+    }
+    let first = part.queries.start;
+    let (q, out) = (a.q_layout.at(b, first, g, head), a.out_layout.at(b, first, g, head));
+    // SAFETY: `check` saw that the arrays hold these rows.
+    unsafe {
+        pack::rows(
+            s,
+            a.q.as_ptr().add(q),
+            a.q_layout.token,
+            count,
+            d,
+            queries.q.as_mut_ptr(),
+        );
+        pack::rows(
+            s,
+            a.d_out.as_ptr().add(out),
+            a.out_layout.token,
+            count,
+            d,
+            queries.d_out.as_mut_ptr(),
+        );
+    }
+    queries.dq.fill(0.0);
+    let lse = ((b * a.groups + g) * a.heads_per_group + head) * a.queries + first;
+    for i in 0..count {
+        let row = out + i * a.out_layout.token;
+        queries.d[i] = row_dot(s, &a.d_out[row..][..d], &a.out[row..][..d]);
+        queries.minus_lse[i] = -a.lse[lse + i];
+    }
+}
+
+#[inline(always)]
+fn read_keys<S: Micro>(s: S, a: &AttentionGrad, part: &Part, at: usize, keys: usize, block: &mut Block) {
+    let (k, v) = (
+        a.k_layout.at(part.b, at * BLOCK, part.g, 0),
+        a.v_layout.at(part.b, at * BLOCK, part.g, 0),
+    );
+    // SAFETY: `check` saw that the arrays hold these rows.
+    unsafe {
+        let (k, v) = (a.k.as_ptr().add(k), a.v.as_ptr().add(v));
+        pack::transposed(s, k, a.k_layout.token, keys, a.head_dim, block.keys.as_mut_ptr());
+        pack::transposed(s, v, a.v_layout.token, keys, a.head_dim, block.values.as_mut_ptr());
+        if part.dq {
+            pack::rows(s, k, a.k_layout.token, keys, a.head_dim, block.key_rows.as_mut_ptr());
+        }
+    }
+    block.dk.fill(0.0);
+    block.dv.fill(0.0);
+}
+
+/// One block of queries against one block of keys; `place` is (first query of the part, block of keys, its keys).
+#[inline(always)]
+fn block_pair<S: Micro>(
+    s: S,
+    a: &AttentionGrad,
+    part: &Part,
+    place: (usize, usize, usize),
+    queries: &mut Queries,
+    block: &mut Block,
+) {
+    let (first, at, keys) = place;
+    let rows = (part.queries.len() - first).min(BLOCK);
+    let seen = a.seen();
+    let mut bits: [u64; BLOCK] = [0; BLOCK];
+    let mut any = 0;
+    for (i, bits) in bits[..rows].iter_mut().enumerate() {
+        *bits = seen.bits(part.b, part.queries.start + first + i, at);
+        any |= *bits;
+    }
+    if any == 0 {
+        return;
+    }
+    let padded = a.head_dim.next_multiple_of(LANES);
+    for start in (0..rows).step_by(GROUP) {
+        let here = (rows - start).min(GROUP);
+        // SAFETY: rows of the block.
+        unsafe {
+            group(
+                s,
+                a,
+                part,
+                (first + start, start, here),
+                &bits[start..start + here],
+                queries,
+                block,
+            )
+        };
+    }
+    if part.dkv {
+        // Unlike `dq`, these sum over queries, so it matters which queries see a key.
+        seen::transpose(&mut bits);
+        let product = Product {
+            a: block.p.as_ptr(),
+            a_row: 1,
+            a_step: BLOCK,
+            // SAFETY: rows of the part.
+            b: unsafe { queries.d_out.as_ptr().add(first * padded) },
+            b_step: padded,
+            steps: rows,
+            seen: bits.as_ptr(),
+            c: block.dv.as_mut_ptr(),
+            c_row: padded,
+            sink: Sink::Add,
+        };
+        // SAFETY: `p` and `ds` hold the block's pairs, `dv` and `dk` its keys.
+        unsafe {
+            multiply(s, keys, padded / LANES, &product);
+            let product = Product {
+                a: block.ds.as_ptr(),
+                b: queries.q.as_ptr().add(first * padded),
+                c: block.dk.as_mut_ptr(),
+                ..product
+            };
+            multiply(s, keys, padded / LANES, &product);
+        }
+    }
+}
+
+/// Probabilities and score gradients of a few rows, and their share of `dq`; `place` is (row of the part, row of the block,
+/// rows).
+///
+/// What a row does not see is computed too where that is easier, and never read.
+///
+/// # Safety
+/// `rows ≤ GROUP`, and all arrays as their fields say.
+#[inline(always)]
+unsafe fn group<S: Micro>(
+    s: S,
+    a: &AttentionGrad,
+    part: &Part,
+    place: (usize, usize, usize),
+    bits: &[u64],
+    queries: &mut Queries,
+    block: &mut Block,
+) {
+    let (row, start, rows) = place;
+    let any = bits.iter().fold(0, |any, row| any | row);
+    if any == 0 {
+        return;
+    }
+    let padded = a.head_dim.next_multiple_of(LANES);
+    let vectors = (64 - any.leading_zeros() as usize).div_ceil(LANES);
+    let (p, ds) = (&mut block.p[start * BLOCK..], &mut block.ds[start * BLOCK..]);
+    // SAFETY: rows of the part and the block.
+    unsafe {
+        dots(s, rows, vectors, &queries.q[row * padded..], padded, block.keys, p);
+        dots(
+            s,
+            rows,
+            vectors,
+            &queries.d_out[row * padded..],
+            padded,
+            block.values,
+            ds,
+        );
+        let scale = s.splat(a.scale);
+        for r in 0..rows {
+            let (minus_lse, d) = (s.splat(queries.minus_lse[row + r]), s.splat(queries.d[row + r]));
+            for v in 0..vectors {
+                let (p, ds) = (
+                    p.as_mut_ptr().add(r * BLOCK + v * LANES),
+                    ds.as_mut_ptr().add(r * BLOCK + v * LANES),
+                );
+                let probability = exp(s, s.fma(s.load(p), scale, minus_lse));
+                s.store(p, probability);
+                s.store(ds, s.mul(probability, s.sub(s.load(ds), d)));
+            }
+        }
+        if part.dq {
+            multiply(
+                s,
+                rows,
+                padded / LANES,
+                &Product {
+                    a: ds.as_ptr(),
+                    a_row: BLOCK,
+                    a_step: 1,
+                    b: block.key_rows.as_ptr(),
+                    b_step: padded,
+                    steps: BLOCK,
+                    seen: bits.as_ptr(),
+                    c: queries.dq.as_mut_ptr().add(row * padded),
+                    c_row: padded,
+                    sink: Sink::Add,
+                },
+            );
+        }
+    }
+}
+
+/// Adds one head's finished sums to `to`: stored for the first head, times `scale` and plus 0 at the last.
+///
+/// # Safety
+/// `to` is valid for `rows` rows of `d`, `stride` apart, which this tile owns.
+// The arguments are one row copy's; a struct for it would only move the names.
+#[allow(clippy::too_many_arguments)]
+#[inline(always)]
+unsafe fn add_head<S: Micro>(
+    s: S,
+    sums: &[f32],
+    to: *mut f32,
+    stride: usize,
+    rows: usize,
+    d: usize,
+    scale: f32,
+    (first, last): (bool, bool),
+) {
+    let padded = d.next_multiple_of(LANES);
+    for row in 0..rows {
+        // SAFETY: the caller's promise.
+        let to = unsafe { std::slice::from_raw_parts_mut(to.add(row * stride), d) };
+        for (to, sum) in to.chunks_mut(LANES).zip(sums[row * padded..].chunks(LANES)) {
+            let mut x = s.read(sum);
+            if !first {
+                x = s.add(s.read(to), x);
+            }
+            if last {
+                x = s.add(s.mul(x, s.splat(scale)), s.zero());
+            }
+            s.write(to, x);
+        }
+    }
+}
+
+/// `Σ x·y` in row order: leaves in 16 lanes by fused multiply-add, folded; leaves by halves.
+#[inline(always)]
+fn row_dot<S: Micro>(s: S, x: &[f32], y: &[f32]) -> f32 {
+    let leaf = Units::whole(x.len()).leaf();
+    let mut sums = [0.0; 4];
+    let leaves = x.chunks(leaf).zip(y.chunks(leaf));
+    for (sum, (x, y)) in sums.iter_mut().zip(leaves) {
+        let mut lanes = s.zero();
+        for (x, y) in x.chunks(LANES).zip(y.chunks(LANES)) {
+            lanes = s.fma(s.read(x), s.read(y), lanes);
+        }
+        *sum = s.fold(lanes);
+    }
+    // One, two or four leaves; sums of nothing are +0 and change nothing.
+    (sums[0] + sums[1]) + (sums[2] + sums[3])
+}

@@ -1,0 +1,349 @@
+//! The forward pass of one tile: blocks of keys outside, groups of query rows inside.
+
+use super::micro::{Micro, Product, Sink, multiply};
+use super::{Attention, BLOCK, pack};
+use crate::math::lanes::exp;
+use crate::math::ln;
+use crate::order::Units;
+use crate::scratch::Scratch;
+use crate::simd::LANES;
+use std::ops::Range;
+
+/// Query rows that go through a block of keys together: their scores stay in the first cache.
+pub(super) const GROUP: usize = 16;
+
+/// What a tile computes: rows of one sequence and group, row `head * queries + query`.
+pub(super) struct Part {
+    pub b: usize,
+    pub g: usize,
+    pub rows: Range<usize>,
+}
+
+/// Cuts `len` floats off the front of `rest`, rounded up to whole vectors.
+pub(super) fn take<'s>(rest: &mut &'s mut [f32], len: usize) -> &'s mut [f32] {
+    let (front, back) = std::mem::take(rest).split_at_mut(len.next_multiple_of(LANES));
+    *rest = back;
+    front
+}
+
+/// State of the rows of a tile while the blocks of keys go by.
+struct Rows<'s> {
+    /// Queries, `[rows, head_dim]`.
+    q: &'s mut [f32],
+    /// `acc` of each row, `[rows, padded]`.
+    acc: &'s mut [f32],
+    /// `sum` of each row, `[rows, 16]`.
+    sum: &'s mut [f32],
+    /// `top` of each row.
+    top: &'s mut [f32],
+}
+
+/// Scratch of a group of rows and a block of keys.
+struct Block<'s> {
+    /// Keys, transposed: `[head_dim, BLOCK]`.
+    keys: &'s mut [f32],
+    /// Values: `[BLOCK, padded]`.
+    values: &'s mut [f32],
+    /// Scores, then probabilities: `[GROUP, BLOCK]`, and as much again for dot products of several leaves.
+    scores: &'s mut [f32],
+    /// Per row the largest of each lane: `[GROUP, 16]`.
+    largest: &'s mut [f32],
+}
+
+#[inline(always)]
+pub(super) fn run<S: Micro>(s: S, attention: &Attention, part: Part, scratch: &mut Scratch) {
+    let (a, Part { b, g, rows }) = (attention, part);
+    let (d, count) = (a.head_dim, rows.len());
+    let padded = d.next_multiple_of(LANES);
+    let whole_groups = count.next_multiple_of(GROUP);
+    let mut rest = scratch.floats(
+        whole_groups * (d + padded + LANES + 1) + BLOCK * (d + padded) + GROUP * (2 * BLOCK + LANES) + 8 * LANES,
+    );
+    let mut state = Rows {
+        q: take(&mut rest, whole_groups * d),
+        acc: take(&mut rest, whole_groups * padded),
+        sum: take(&mut rest, whole_groups * LANES),
+        top: take(&mut rest, whole_groups),
+    };
+    let mut block = Block {
+        keys: take(&mut rest, BLOCK * d),
+        values: take(&mut rest, BLOCK * padded),
+        scores: take(&mut rest, 2 * GROUP * BLOCK),
+        largest: take(&mut rest, GROUP * LANES),
+    };
+    state.acc.fill(0.0);
+    state.sum.fill(0.0);
+    state.top.fill(f32::NEG_INFINITY);
+    let seen = a.seen();
+    let mut limit = 0;
+    for (row, index) in rows.clone().enumerate() {
+        let (head, query) = (index / a.queries, index % a.queries);
+        let from = a.q_layout.at(b, query, g, head);
+        state.q[row * d..][..d].copy_from_slice(&a.q[from..][..d]);
+        limit = limit.max(seen.limit(b, query));
+    }
+    for at in 0..limit.div_ceil(BLOCK) {
+        let keys = (a.keys - at * BLOCK).min(BLOCK);
+        let (k, v) = (a.k_layout.at(b, at * BLOCK, g, 0), a.v_layout.at(b, at * BLOCK, g, 0));
+        // Few rows read the values once, in place; for many they are copied together.
+        let in_place = count <= GROUP && d == padded;
+        // SAFETY: `check` saw that the arrays hold these rows.
+        let (values, value_row) = unsafe {
+            pack::transposed(
+                s,
+                a.k.as_ptr().add(k),
+                a.k_layout.token,
+                keys,
+                d,
+                block.keys.as_mut_ptr(),
+            );
+            if in_place {
+                (a.v.as_ptr().add(v), a.v_layout.token)
+            } else {
+                pack::rows(
+                    s,
+                    a.v.as_ptr().add(v),
+                    a.v_layout.token,
+                    keys,
+                    d,
+                    block.values.as_mut_ptr(),
+                );
+                (block.values.as_ptr(), padded)
+            }
+        };
+        for first in (0..count).step_by(GROUP) {
+            let here = (count - first).min(GROUP);
+            let mut bits = [0; GROUP];
+            for (i, bits) in bits[..here].iter_mut().enumerate() {
+                *bits = seen.bits(b, (rows.start + first + i) % a.queries, at);
+            }
+            // SAFETY: the group's rows of the state, the block's scratch and values.
+            unsafe { group(s, a, &mut state, &mut block, first, here, &bits, values, value_row) };
+        }
+    }
+    finish(s, a, b, g, rows, &state);
+}
+
+/// One group of rows against one block of keys.
+///
+/// # Safety
+/// `values` must hold the block's values, rows `value_row` apart, in whole vectors.
+// The state of a loop nest; a struct for it would only move the names.
+#[allow(clippy::too_many_arguments)]
+#[inline(always)]
+unsafe fn group<S: Micro>(
+    s: S,
+    a: &Attention,
+    state: &mut Rows,
+    block: &mut Block,
+    first: usize,
+    rows: usize,
+    bits: &[u64; GROUP],
+    values: *const f32,
+    value_row: usize,
+) {
+    let any = bits.iter().fold(0, |any, row| any | row);
+    if any == 0 {
+        return;
+    }
+    let (d, padded) = (a.head_dim, a.head_dim.next_multiple_of(LANES));
+    let vectors = (64 - any.leading_zeros() as usize).div_ceil(LANES);
+    let mut factors = [0.0f32; GROUP];
+    // SAFETY: sizes as in `run`; the caller's promise for the values.
+    unsafe {
+        dots(s, rows, vectors, &state.q[first * d..], d, block.keys, block.scores);
+        largest(s, rows, vectors, bits, block);
+        let scale = s.splat(a.scale);
+        let before = s.load(state.top.as_ptr().add(first));
+        let now = s.max(before, fold_max(s, block.largest));
+        s.store(state.top.as_mut_ptr().add(first), now);
+        let shift = s.mul(now, scale);
+        let factor = exp(s, s.sub(s.mul(before, scale), shift));
+        // A row that has seen nothing yet (−∞ − −∞) keeps its zeros.
+        let nothing = s.eq(now, s.splat(f32::NEG_INFINITY));
+        s.write(&mut factors, s.select(nothing, s.splat(1.0), factor));
+        let shifts = s.to_array(shift);
+        for r in 0..rows {
+            let row = block.scores.as_mut_ptr().add(r * BLOCK);
+            let sum = probabilities(s, row, vectors, bits[r], scale, s.splat(-shifts[r]));
+            let total = state.sum.as_mut_ptr().add((first + r) * LANES);
+            s.store(total, s.fma(s.load(total), s.splat(factors[r]), sum));
+        }
+        multiply(
+            s,
+            rows,
+            padded / LANES,
+            &Product {
+                a: block.scores.as_ptr(),
+                a_row: BLOCK,
+                a_step: 1,
+                b: values,
+                b_step: value_row,
+                steps: BLOCK,
+                seen: bits.as_ptr(),
+                c: state.acc.as_mut_ptr().add(first * padded),
+                c_row: padded,
+                sink: Sink::Rescale(factors.as_ptr()),
+            },
+        );
+    }
+}
+
+/// `scores[r][t] = dot(q[r], key t)` for `rows ≤ GROUP` rows and `vectors` vectors of keys.
+///
+/// A dot product of several leaves (`head_dim` of 128 and more) runs the stack machine of the canonical order on the whole
+/// group; `scores` has room for its two entries.
+///
+/// # Safety
+/// `q` holds rows `d` (or `q_row`) apart, `keys` is `[d, BLOCK]`.
+#[inline(always)]
+pub(super) unsafe fn dots<S: Micro>(
+    s: S,
+    rows: usize,
+    vectors: usize,
+    q: &[f32],
+    q_row: usize,
+    keys: &[f32],
+    scores: &mut [f32],
+) {
+    let d = keys.len() / BLOCK;
+    let leaf = Units::whole(d).leaf();
+    let mut depth = 0;
+    for index in 0..d / leaf {
+        let merges = (index + 1).trailing_zeros() as usize;
+        let entry = if merges == 0 { depth } else { depth - 1 };
+        // SAFETY: steps `index * leaf..` of both factors; entries of GROUP rows.
+        unsafe {
+            multiply(
+                s,
+                rows,
+                vectors,
+                &Product {
+                    a: q.as_ptr().add(index * leaf),
+                    a_row: q_row,
+                    a_step: 1,
+                    b: keys.as_ptr().add(index * leaf * BLOCK),
+                    b_step: BLOCK,
+                    steps: leaf,
+                    seen: std::ptr::null(),
+                    c: scores.as_mut_ptr().add(entry * GROUP * BLOCK),
+                    c_row: BLOCK,
+                    sink: if merges == 0 { Sink::Store } else { Sink::Add },
+                },
+            );
+        }
+        depth = entry + 1;
+        for _ in 1..merges {
+            depth -= 1;
+            let (below, top) = scores.split_at_mut(depth * GROUP * BLOCK);
+            for (b, t) in below[(depth - 1) * GROUP * BLOCK..].iter_mut().zip(top) {
+                *b += *t;
+            }
+        }
+    }
+}
+
+/// Which lanes of vector `v` a row's bits name.
+#[inline(always)]
+pub(super) fn lanes_of<S: Micro>(s: S, bits: u64, v: usize) -> S::M {
+    let each = s.from_array_u(std::array::from_fn(|lane| 1 << lane));
+    s.eq_u(s.and_u(s.splat_u((bits >> (v * LANES)) as u32), each), each)
+}
+
+/// Per row the largest seen score of each lane, −∞ where there is none.
+///
+/// # Safety
+/// `rows ≤ GROUP`, `vectors ≤ 4`.
+#[inline(always)]
+unsafe fn largest<S: Micro>(s: S, rows: usize, vectors: usize, bits: &[u64; GROUP], block: &mut Block) {
+    let none = s.splat(f32::NEG_INFINITY);
+    for r in 0..GROUP {
+        let mut most = none;
+        for v in 0..if r < rows { vectors } else { 0 } {
+            // SAFETY: row `r` of the scores.
+            let x = unsafe { s.load(block.scores.as_ptr().add(r * BLOCK + v * LANES)) };
+            let x = match (bits[r] >> (v * LANES)) & 0xffff {
+                0xffff => x,
+                _ => s.select(lanes_of(s, bits[r], v), x, none),
+            };
+            most = s.max(most, x);
+        }
+        // SAFETY: row `r` of `[GROUP, 16]`.
+        unsafe { s.store(block.largest.as_mut_ptr().add(r * LANES), most) };
+    }
+}
+
+/// Lane `r` is the largest element of row `r` of a 16 × 16 matrix.
+///
+/// # Safety
+/// `rows` holds 256 floats.
+#[inline(always)]
+unsafe fn fold_max<S: Micro>(s: S, rows: &mut [f32]) -> S::F {
+    let mut out = [0.0; LANES];
+    for (four, out) in out.chunks_exact_mut(4).enumerate() {
+        // SAFETY: four of the rows.
+        let quads = s.transpose4_u(std::array::from_fn(|k| unsafe {
+            s.bits(s.load(rows.as_ptr().add((4 * four + k) * LANES)))
+        }));
+        let [x, y, z, w] = quads.map(|q| s.from_bits(q));
+        // Lane 4 L + k: the largest of row k among its elements 4 L to 4 L + 3.
+        let most = s.to_array(s.max(s.max(x, y), s.max(z, w)));
+        let max = |a: f32, b: f32| if a > b { a } else { b };
+        for (k, out) in out.iter_mut().enumerate() {
+            *out = max(max(most[k], most[4 + k]), max(most[8 + k], most[12 + k]));
+        }
+    }
+    s.from_array(out)
+}
+
+/// Replaces a row's scores by `exp(fma(score, scale, −m))`, +0 where the key is not seen; returns their sum by lanes.
+///
+/// # Safety
+/// `row` holds `vectors` vectors.
+#[inline(always)]
+unsafe fn probabilities<S: Micro>(s: S, row: *mut f32, vectors: usize, bits: u64, scale: S::F, minus_m: S::F) -> S::F {
+    let mut sum = s.zero();
+    for v in 0..vectors {
+        // SAFETY: the row's vectors.
+        unsafe {
+            let at = row.add(v * LANES);
+            let p = exp(s, s.fma(s.load(at), scale, minus_m));
+            let p = match (bits >> (v * LANES)) & 0xffff {
+                0xffff => p,
+                _ => s.select(lanes_of(s, bits, v), p, s.zero()),
+            };
+            s.store(at, p);
+            // From +0, and a probability is never −0, so the first addition changes nothing.
+            sum = s.add(sum, p);
+        }
+    }
+    sum
+}
+
+#[inline(always)]
+fn finish<S: Micro>(s: S, a: &Attention, b: usize, g: usize, rows: Range<usize>, state: &Rows) {
+    let (d, padded) = (a.head_dim, a.head_dim.next_multiple_of(LANES));
+    for (row, index) in rows.enumerate() {
+        let (head, query) = (index / a.queries, index % a.queries);
+        let total = s.fold(s.read(&state.sum[row * LANES..]));
+        let acc = &state.acc[row * padded..][..padded];
+        // SAFETY: the tile owns the results of its rows.
+        let out = unsafe { a.out.slice(a.out_layout.at(b, query, g, head), d) };
+        // Nothing seen: acc is 0, and 0 · 1 is the answer.
+        let inverse = s.splat(if total == 0.0 { 1.0 } else { 1.0 / total });
+        for (out, acc) in out.chunks_mut(LANES).zip(acc.chunks(LANES)) {
+            s.write(out, s.add(s.mul(s.read(acc), inverse), s.zero()));
+        }
+        if let Some(lse) = a.lse {
+            let at = ((b * a.groups + g) * a.heads_per_group + head) * a.queries + query;
+            // SAFETY: as above.
+            unsafe {
+                lse.slice(at, 1)[0] = if total == 0.0 {
+                    f32::NEG_INFINITY
+                } else {
+                    state.top[row] * a.scale + ln(total)
+                }
+            };
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Which keys a query sees.
+
+use super::BLOCK;
+
+/// Causality, positions and mask of one call.
+#[derive(Clone, Copy)]
+pub(super) struct Seen<'a> {
+    pub queries: usize,
+    pub keys: usize,
+    pub causal: bool,
+    pub first_query: Option<&'a [u32]>,
+    pub mask: Option<&'a [u8]>,
+    pub mask_batch: usize,
+}
+
+impl Seen<'_> {
+    /// Keys that query `i` of sequence `b` may see by its position alone: the first so many.
+    #[inline(always)]
+    pub fn limit(&self, b: usize, i: usize) -> usize {
+        match self.causal {
+            true => (self.first(b) + i + 1).min(self.keys),
+            false => self.keys,
+        }
+    }
+
+    /// First query of sequence `b` that may see key `j` by its position.
+    pub fn first_seer(&self, b: usize, j: usize) -> usize {
+        match self.causal {
+            true => j.saturating_sub(self.first(b)),
+            false => 0,
+        }
+    }
+
+    fn first(&self, b: usize) -> usize {
+        self.first_query.map_or(0, |first| first[b] as usize)
+    }
+
+    /// Bit `t` says whether query `i` of sequence `b` sees key `block * BLOCK + t`.
+    #[inline(always)]
+    pub fn bits(&self, b: usize, i: usize, block: usize) -> u64 {
+        let first = block * BLOCK;
+        let count = self.limit(b, i).saturating_sub(first).min(BLOCK);
+        let bits = low_bits(count);
+        match self.mask {
+            Some(mask) => bits & masked(&mask[b * self.mask_batch + i * self.keys + first..][..count]),
+            None => bits,
+        }
+    }
+
+    /// Pairs of a query and a key that it sees by its position, over `batch` sequences: what the work is counted by.
+    pub fn pairs(&self, batch: usize) -> u64 {
+        (0..batch)
+            .map(|b| (0..self.queries).map(|i| self.limit(b, i) as u64).sum::<u64>())
+            .sum()
+    }
+}
+
+/// The lowest `count ≤ 64` bits.
+#[inline(always)]
+pub(super) fn low_bits(count: usize) -> u64 {
+    if count >= 64 { u64::MAX } else { (1 << count) - 1 }
+}
+
+fn masked(mask: &[u8]) -> u64 {
+    mask.iter()
+        .enumerate()
+        .fold(0, |bits, (t, m)| bits | u64::from(*m != 0) << t)
+}
+
+/// Swaps rows and columns: bit `i` of word `t` becomes what bit `t` of word `i` was (who sees key `t`).
+///
+/// Source: Warren, *Hacker's Delight*, 2nd edition, section 7-3 (halves, then quarters, … are exchanged).
+pub(super) fn transpose(words: &mut [u64; BLOCK]) {
+    let (mut width, mut low) = (32, u64::from(u32::MAX));
+    while width > 0 {
+        let mut i = 0;
+        while i < BLOCK {
+            let change = ((words[i] >> width) ^ words[i + width]) & low;
+            words[i] ^= change << width;
+            words[i + width] ^= change;
+            i = (i + width + 1) & !width;
+        }
+        width /= 2;
+        low ^= low << width;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_transposed() {
+        let mut words: [u64; BLOCK] = std::array::from_fn(|i| {
+            0x9E37_79B9_7F4A_7C15u64
+                .wrapping_mul(i as u64 * 2 + 3)
+                .rotate_left(i as u32)
+        });
+        let before = words;
+        transpose(&mut words);
+        for i in 0..BLOCK {
+            for t in 0..BLOCK {
+                assert_eq!(words[t] >> i & 1, before[i] >> t & 1);
+            }
+        }
+    }
+}
