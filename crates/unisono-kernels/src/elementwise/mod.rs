@@ -152,6 +152,20 @@ pub(crate) fn map<S: Simd>(s: S, x: &[f32], y: &mut [f32], f: impl Fn(S, S::F) -
     }
 }
 
+/// `y[i] = f(s, y[i])`; as [`map`].
+#[inline(always)]
+pub(crate) fn map_in_place<S: Simd>(s: S, y: &mut [f32], f: impl Fn(S, S::F) -> S::F) {
+    let (whole, tail) = y.as_chunks_mut::<LANES>();
+    for y in whole {
+        let v = s.read(y);
+        s.write(y, f(s, v));
+    }
+    if !tail.is_empty() {
+        let v = s.read(tail);
+        s.write(tail, f(s, v));
+    }
+}
+
 /// `y[i] = f(s, a[i], b[i])`; as [`map`].
 #[inline(always)]
 pub(crate) fn zip<S: Simd>(s: S, a: &[f32], b: &[f32], y: &mut [f32], f: impl Fn(S, S::F, S::F) -> S::F) {
