@@ -123,16 +123,17 @@ fn all_floats_slow(a: &[f32], b: &[f32], c: &[f32]) -> Vec<Vec<f32>> {
 fn all_words<S: Simd>(s: S, a: &[u32; LANES], b: &[u32; LANES], out: &mut Vec<[u32; LANES]>) {
     let (a, b) = (s.from_array_u(*a), s.from_array_u(*b));
     let (yes, no) = (s.splat_u(1), s.splat_u(0));
-    let (low, high) = s.mul_wide_u(a, b);
-    let transposed = s.transpose4_u([a, b, low, high]);
+    let product = s.mul_even_u(a, b);
+    let transposed = s.transpose4_u([a, b, product, s.add_u(a, b)]);
     for v in [
         s.and_u(a, b),
         s.or_u(a, b),
         s.xor_u(a, b),
         s.add_u(a, b),
         s.sub_u(a, b),
-        low,
-        high,
+        product,
+        s.odd_to_even_u(a),
+        s.weave_even_u(a, b),
         s.shl_u(a, 7),
         s.shr_u(a, 9),
         s.sar_u(a, 9),
@@ -154,9 +155,11 @@ fn all_words<S: Simd>(s: S, a: &[u32; LANES], b: &[u32; LANES], out: &mut Vec<[u
 
 fn all_words_slow(a: &[u32; LANES], b: &[u32; LANES]) -> Vec<[u32; LANES]> {
     let each = |f: &dyn Fn(u32, u32) -> u32| std::array::from_fn::<u32, LANES, _>(|i| f(a[i], b[i]));
-    let low = each(&|a, b| a.wrapping_mul(b));
-    let high = each(&|a, b| ((u64::from(a) * u64::from(b)) >> 32) as u32);
-    let rows = [*a, *b, low, high];
+    let product = std::array::from_fn(|i| {
+        let product = u64::from(a[i / 2 * 2]) * u64::from(b[i / 2 * 2]);
+        (product >> (i % 2 * 32)) as u32
+    });
+    let rows = [*a, *b, product, each(&|a, b| a.wrapping_add(b))];
     let transposed = |j: usize| std::array::from_fn(|lane| rows[lane % 4][lane / 4 * 4 + j]);
     vec![
         each(&|a, b| a & b),
@@ -164,8 +167,9 @@ fn all_words_slow(a: &[u32; LANES], b: &[u32; LANES]) -> Vec<[u32; LANES]> {
         each(&|a, b| a ^ b),
         each(&|a, b| a.wrapping_add(b)),
         each(&|a, b| a.wrapping_sub(b)),
-        low,
-        high,
+        product,
+        std::array::from_fn(|i| if i % 2 == 0 { a[i + 1] } else { 0 }),
+        std::array::from_fn(|i| if i % 2 == 0 { a[i] } else { b[i - 1] }),
         each(&|a, _| a << 7),
         each(&|a, _| a >> 9),
         each(&|a, _| (a as i32 >> 9) as u32),

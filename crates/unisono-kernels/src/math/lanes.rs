@@ -19,7 +19,7 @@ const LN2_LOW: f32 = 1.428_606_8e-6;
 
 /// A polynomial by Horner's rule, coefficients from the highest degree down.
 #[inline(always)]
-pub(super) fn horner<S: Simd, const N: usize>(s: S, x: S::F, coefficients: [f32; N]) -> S::F {
+pub(crate) fn horner<S: Simd, const N: usize>(s: S, x: S::F, coefficients: [f32; N]) -> S::F {
     let mut sum = s.splat(coefficients[0]);
     for c in &coefficients[1..] {
         sum = s.fma(sum, x, s.splat(*c));

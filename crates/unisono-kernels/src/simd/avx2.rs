@@ -256,10 +256,19 @@ impl Simd for Avx2 {
         op!(Pair(_mm256_sub_epi32(a.0, b.0), _mm256_sub_epi32(a.1, b.1)))
     }
     #[inline(always)]
-    fn mul_wide_u(self, a: U, b: U) -> (U, U) {
-        let (low_0, high_0) = op!(mul_wide8(a.0, b.0));
-        let (low_1, high_1) = op!(mul_wide8(a.1, b.1));
-        (Pair(low_0, low_1), Pair(high_0, high_1))
+    fn mul_even_u(self, a: U, b: U) -> U {
+        op!(Pair(_mm256_mul_epu32(a.0, b.0), _mm256_mul_epu32(a.1, b.1)))
+    }
+    #[inline(always)]
+    fn odd_to_even_u(self, a: U) -> U {
+        op!(Pair(_mm256_srli_epi64::<32>(a.0), _mm256_srli_epi64::<32>(a.1)))
+    }
+    #[inline(always)]
+    fn weave_even_u(self, a: U, b: U) -> U {
+        op!(Pair(
+            _mm256_blend_epi32::<0b1010_1010>(a.0, _mm256_slli_epi64::<32>(b.0)),
+            _mm256_blend_epi32::<0b1010_1010>(a.1, _mm256_slli_epi64::<32>(b.1))
+        ))
     }
     #[inline(always)]
     fn shl_u(self, a: U, n: u32) -> U {
@@ -312,23 +321,6 @@ impl Simd for Avx2 {
         // SAFETY: the array holds 16 floats.
         unsafe { self.store(out.as_mut_ptr(), a) };
         out
-    }
-}
-
-/// Low and high words of eight products.
-///
-/// # Safety
-/// The CPU must have AVX2.
-#[inline(always)]
-unsafe fn mul_wide8(a: __m256i, b: __m256i) -> (__m256i, __m256i) {
-    // SAFETY: AVX2, by the caller's word.
-    unsafe {
-        let even = _mm256_mul_epu32(a, b);
-        let odd = _mm256_mul_epu32(_mm256_srli_epi64::<32>(a), _mm256_srli_epi64::<32>(b));
-        (
-            _mm256_blend_epi32::<0b1010_1010>(even, _mm256_slli_epi64::<32>(odd)),
-            _mm256_blend_epi32::<0b1010_1010>(_mm256_srli_epi64::<32>(even), odd),
-        )
     }
 }
 

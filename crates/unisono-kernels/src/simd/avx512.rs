@@ -193,14 +193,16 @@ impl Simd for Avx512 {
         op!(_mm512_sub_epi32(a, b))
     }
     #[inline(always)]
-    fn mul_wide_u(self, a: __m512i, b: __m512i) -> (__m512i, __m512i) {
-        op!({
-            let even = _mm512_mul_epu32(a, b);
-            let odd = _mm512_mul_epu32(_mm512_srli_epi64::<32>(a), _mm512_srli_epi64::<32>(b));
-            let low = _mm512_mask_blend_epi32(0xAAAA, even, _mm512_slli_epi64::<32>(odd));
-            let high = _mm512_mask_blend_epi32(0xAAAA, _mm512_srli_epi64::<32>(even), odd);
-            (low, high)
-        })
+    fn mul_even_u(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_mul_epu32(a, b))
+    }
+    #[inline(always)]
+    fn odd_to_even_u(self, a: __m512i) -> __m512i {
+        op!(_mm512_srli_epi64::<32>(a))
+    }
+    #[inline(always)]
+    fn weave_even_u(self, a: __m512i, b: __m512i) -> __m512i {
+        op!(_mm512_mask_blend_epi32(0xAAAA, a, _mm512_slli_epi64::<32>(b)))
     }
     #[inline(always)]
     fn shl_u(self, a: __m512i, n: u32) -> __m512i {

@@ -141,8 +141,12 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn add_u(self, a: Self::U, b: Self::U) -> Self::U;
     /// `a − b`, wrapping.
     fn sub_u(self, a: Self::U, b: Self::U) -> Self::U;
-    /// The low and the high word of `a · b`.
-    fn mul_wide_u(self, a: Self::U, b: Self::U) -> (Self::U, Self::U);
+    /// The 64-bit products of the even lanes: the low word in the even lane, the high one in the odd lane after it.
+    fn mul_even_u(self, a: Self::U, b: Self::U) -> Self::U;
+    /// Each odd lane in the even lane before it, 0 in the odd ones.
+    fn odd_to_even_u(self, a: Self::U) -> Self::U;
+    /// The even lanes of `a`, and those of `b` in the odd lanes after them.
+    fn weave_even_u(self, a: Self::U, b: Self::U) -> Self::U;
     /// `a << n`, `n < 32`.
     fn shl_u(self, a: Self::U, n: u32) -> Self::U;
     /// `a >> n`, zeros coming in, `n < 32`.

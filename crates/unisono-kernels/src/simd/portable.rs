@@ -207,9 +207,23 @@ impl Simd for Portable {
         from_fn(|i| a[i].wrapping_sub(b[i]))
     }
     #[inline(always)]
-    fn mul_wide_u(self, a: U, b: U) -> (U, U) {
-        let wide: [u64; LANES] = from_fn(|i| u64::from(a[i]) * u64::from(b[i]));
-        (wide.map(|x| x as u32), wide.map(|x| (x >> 32) as u32))
+    fn mul_even_u(self, a: U, b: U) -> U {
+        from_fn(|i| {
+            let product = u64::from(a[i & !1]) * u64::from(b[i & !1]);
+            if i % 2 == 0 {
+                product as u32
+            } else {
+                (product >> 32) as u32
+            }
+        })
+    }
+    #[inline(always)]
+    fn odd_to_even_u(self, a: U) -> U {
+        from_fn(|i| if i % 2 == 0 { a[i + 1] } else { 0 })
+    }
+    #[inline(always)]
+    fn weave_even_u(self, a: U, b: U) -> U {
+        from_fn(|i| if i % 2 == 0 { a[i] } else { b[i - 1] })
     }
     #[inline(always)]
     fn shl_u(self, a: U, n: u32) -> U {

@@ -3,6 +3,8 @@
 mod cross_entropy;
 mod elementwise;
 mod norm;
+mod optimizer;
+mod random;
 mod softmax;
 
 use unisono_kernels::order::{Units, fold_lanes};

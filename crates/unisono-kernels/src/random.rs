@@ -1,1 +1,0 @@
-//! Uniform and normal fills by global element.
