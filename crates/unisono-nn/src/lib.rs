@@ -1,1 +1,19 @@
-//! To be written.
+//! Layers, models, optimizers, schedules and gradient clipping.
+//!
+//! A model does not know the mesh: it is a configuration, a forward pass that looks like the paper, and a table of
+//! [`Parameter`]s whose dimensions say into how many units they fall and along which axis they may be cut. On a mesh
+//! without that axis the same code runs on whole tensors.
+
+pub mod clip;
+pub mod layers;
+pub mod models;
+pub mod optimizers;
+pub mod parameter;
+pub mod schedule;
+
+pub use clip::GradientNorm;
+pub use models::Model;
+pub use optimizers::Optimizer;
+pub use parameter::{Parameter, Parameters};
+pub use schedule::Schedule;
+pub use unisono_tensor::{Result, TensorError};

@@ -90,6 +90,8 @@ commands! {
     Fill(crate::ops::fill::Fill),
     //WAIT FillRandom(crate::ops::random::FillRandom),
     Copy(crate::ops::copy::Copy),
+    CacheAppend(crate::ops::cache::CacheAppend),
+    Nll(crate::ops::nll::Nll),
     //WAIT Map(crate::ops::elementwise::Map),
     //WAIT MapGrad(crate::ops::elementwise::MapGrad),
     //WAIT Combine(crate::ops::elementwise::Combine),

@@ -112,7 +112,9 @@ impl Op for AllReduce {
         let mut result = scratch.take_result(range.len());
         self.reduce(place, range.start, result.floats(), scratch);
         for device in members(self.axis, place.device) {
-            place.write_on(device, self.to, range.start, range.len()).copy_from_slice(result.floats());
+            place
+                .write_on(device, self.to, range.start, range.len())
+                .copy_from_slice(result.floats());
         }
         scratch.put_result(result);
     }
@@ -162,7 +164,9 @@ impl Op for RingSum {
             }
         }
         for device in members(self.axis, place.device) {
-            place.write_on(device, self.buffer, 0, len).copy_from_slice(result.floats());
+            place
+                .write_on(device, self.buffer, 0, len)
+                .copy_from_slice(result.floats());
         }
         scratch.put_result(result);
     }

@@ -18,17 +18,6 @@ pub struct Copy {
     pub plan: Strided,
 }
 
-impl Copy {
-    /// Leading dimensions are flattened and shared out; the last two stay together.
-    fn outer(&self) -> usize {
-        self.plan.dims[..4].iter().product()
-    }
-
-    fn inner(&self) -> usize {
-        self.plan.dims[4..].iter().product()
-    }
-}
-
 impl Op for Copy {
     fn name(&self) -> &'static str {
         "copy"
@@ -43,15 +32,25 @@ impl Op for Copy {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        Cost { flops: 0, bytes: 8 * (self.outer() * self.inner()) as u64, link_bytes: 0 }
+        Cost {
+            flops: 0,
+            bytes: 8 * (self.plan.outer() * self.plan.inner()) as u64,
+            link_bytes: 0,
+        }
     }
 
     fn tiles(&self) -> usize {
-        super::row_tiles(self.outer(), self.inner())
+        super::row_tiles(self.plan.outer(), self.plan.inner())
     }
 
     fn run(&self, place: &Place<'_>, tile: usize, _scratch: &mut Scratch) {
-        let rows = super::tile_rows(tile, self.outer(), self.inner());
-        copy(&self.plan, rows.start, rows.end, place.f32(self.from), place.out(self.to));
+        let rows = super::tile_rows(tile, self.plan.outer(), self.plan.inner());
+        copy(
+            &self.plan,
+            rows.start,
+            rows.end,
+            place.f32(self.from),
+            place.out(self.to),
+        );
     }
 }

@@ -37,7 +37,11 @@ impl Op for Digest {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        Cost { flops: 0, bytes: bytes(&[self.x]), link_bytes: 0 }
+        Cost {
+            flops: 0,
+            bytes: bytes(&[self.x]),
+            link_bytes: 0,
+        }
     }
 
     fn tiles(&self) -> usize {
@@ -47,8 +51,12 @@ impl Op for Digest {
     fn run(&self, place: &Place<'_>, tile: usize, _scratch: &mut Scratch) {
         let words = &place.u32(self.x)[chunk(tile, self.x.len)];
         let hash = words.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, word| {
-            (hash ^ u64::from(*word)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
+            (hash ^ u64::from(*word))
+                .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+                .rotate_left(29)
         });
-        place.write_u32(self.to, 2 * tile, 2).copy_from_slice(&[hash as u32, (hash >> 32) as u32]);
+        place
+            .write_u32(self.to, 2 * tile, 2)
+            .copy_from_slice(&[hash as u32, (hash >> 32) as u32]);
     }
 }

@@ -38,7 +38,11 @@ impl Op for Lookup {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        Cost { flops: 0, bytes: 2 * bytes(&[self.to]), link_bytes: 0 }
+        Cost {
+            flops: 0,
+            bytes: 2 * bytes(&[self.to]),
+            link_bytes: 0,
+        }
     }
 
     fn tiles(&self) -> usize {
@@ -50,7 +54,14 @@ impl Op for Lookup {
         let shard = self.table.len / self.cols;
         let first = position(self.axis, place.device) * shard;
         let to = place.write(self.to, rows.start * self.cols, rows.len() * self.cols);
-        gather(place.f32(self.table), self.cols, first as u32, shard, &place.u32(self.ids)[rows], to);
+        gather(
+            place.f32(self.table),
+            self.cols,
+            first as u32,
+            shard,
+            &place.u32(self.ids)[rows],
+            to,
+        );
     }
 }
 
@@ -100,7 +111,11 @@ impl Op for LookupGrad {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        Cost { flops: self.dy.len as u64, bytes: bytes(&[self.dy, self.to]), link_bytes: 0 }
+        Cost {
+            flops: self.dy.len as u64,
+            bytes: bytes(&[self.dy, self.to]),
+            link_bytes: 0,
+        }
     }
 
     fn tiles(&self) -> usize {

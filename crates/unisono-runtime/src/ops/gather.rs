@@ -43,7 +43,11 @@ impl Op for AllGather {
     fn cost(&self, _mesh: &Mesh) -> Cost {
         let n = self.axis.size as u64;
         let part = 4 * (self.outer * self.inner) as u64;
-        Cost { flops: 0, bytes: part * (n + 1), link_bytes: part * (n - 1) }
+        Cost {
+            flops: 0,
+            bytes: part * (n + 1),
+            link_bytes: part * (n - 1),
+        }
     }
 
     fn tiles(&self) -> usize {
@@ -93,7 +97,11 @@ impl Op for TakePart {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        Cost { flops: 0, bytes: 8 * (self.outer * self.inner) as u64, link_bytes: 0 }
+        Cost {
+            flops: 0,
+            bytes: 8 * (self.outer * self.inner) as u64,
+            link_bytes: 0,
+        }
     }
 
     fn tiles(&self) -> usize {
@@ -143,7 +151,11 @@ impl Op for Broadcast {
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
         let bytes = 4 * self.from.len as u64;
-        Cost { flops: 0, bytes: 2 * bytes, link_bytes: bytes }
+        Cost {
+            flops: 0,
+            bytes: 2 * bytes,
+            link_bytes: bytes,
+        }
     }
 
     fn tiles(&self) -> usize {
@@ -155,7 +167,9 @@ impl Op for Broadcast {
         let root = place.device + self.root * self.axis.stride;
         let from = &place.f32_on(root, self.from)[range.clone()];
         for device in members(self.axis, place.device) {
-            place.write_on(device, self.to, range.start, range.len()).copy_from_slice(from);
+            place
+                .write_on(device, self.to, range.start, range.len())
+                .copy_from_slice(from);
         }
     }
 }
@@ -199,7 +213,11 @@ impl Op for SelectRows {
     fn cost(&self, _mesh: &Mesh) -> Cost {
         let bytes = 4 * self.to.len as u64;
         let n = self.axis.size as u64;
-        Cost { flops: 0, bytes: 2 * bytes, link_bytes: bytes * (n - 1) / n }
+        Cost {
+            flops: 0,
+            bytes: 2 * bytes,
+            link_bytes: bytes * (n - 1) / n,
+        }
     }
 
     fn tiles(&self) -> usize {

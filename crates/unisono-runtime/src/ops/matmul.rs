@@ -6,6 +6,7 @@ use crate::command::{Cost, Op};
 use crate::place::Place;
 use unisono_kernels::gemm::{Activation, Gemm, Mat};
 use unisono_kernels::order::Share;
+use unisono_kernels::out::Out;
 use unisono_kernels::scratch::Scratch;
 use unisono_mesh::Mesh;
 
@@ -64,7 +65,9 @@ pub struct MatMul {
 }
 
 impl MatMul {
-    fn gemm<'a>(&self, place: &Place<'a>, sum: Share) -> Gemm<'a> {
+    /// The kernel's arguments without memory: enough to count tiles.
+    fn bare<'a>(&self, sum: Share) -> Gemm<'a> {
+        let mat = |m: &Matrix| Mat { data: &[], row_stride: m.row, col_stride: m.col };
         Gemm {
             batch: self.batch,
             a_batch: self.a.batch,
@@ -72,15 +75,27 @@ impl MatMul {
             c_batch: self.to_batch,
             m: self.m,
             n: self.n,
-            a: Mat { data: place.f32(self.a.buffer), row_stride: self.a.row, col_stride: self.a.col },
-            b: Mat { data: place.f32(self.b.buffer), row_stride: self.b.row, col_stride: self.b.col },
-            c: place.out(self.to),
+            a: mat(&self.a),
+            b: mat(&self.b),
+            c: Out::new(&mut []),
             c_row: self.n,
             slot: self.slot,
             sum,
-            bias: self.bias.map(|bias| place.f32(bias)),
+            bias: None,
             activation: self.activation,
+            pre: None,
+        }
+    }
+
+    fn gemm<'a>(&self, place: &Place<'a>, sum: Share) -> Gemm<'a> {
+        let mat = |m: &Matrix| Mat { data: place.f32(m.buffer), row_stride: m.row, col_stride: m.col };
+        Gemm {
+            a: mat(&self.a),
+            b: mat(&self.b),
+            c: place.out(self.to),
+            bias: self.bias.map(|bias| place.f32(bias)),
             pre: self.pre.map(|pre| place.out(pre)),
+            ..self.bare(sum)
         }
     }
 }
@@ -114,7 +129,7 @@ impl Op for MatMul {
     }
 
     fn tiles(&self) -> usize {
-        Gemm::tiles_of(self.batch, self.m, self.n)
+        self.bare(Share { units: self.sum.units, open: 0, from: self.sum.skip, to: self.sum.skip + self.sum.count }).tiles()
     }
 
     fn run(&self, place: &Place<'_>, tile: usize, scratch: &mut Scratch) {

@@ -5,6 +5,7 @@
 
 pub mod all_reduce;
 //WAIT pub mod attention;
+pub mod cache;
 pub mod copy;
 //WAIT pub mod cross_entropy;
 pub mod digest;
@@ -14,6 +15,7 @@ pub mod embedding;
 pub mod fill;
 pub mod gather;
 //WAIT pub mod matmul;
+pub mod nll;
 //WAIT pub mod norm;
 //WAIT pub mod optimizer;
 //WAIT pub mod random;
@@ -97,13 +99,24 @@ pub struct SumShare {
 impl SumShare {
     /// The whole sum on each device.
     pub fn whole(units: Units) -> SumShare {
-        SumShare { units, axis: None, per_position: units.count, skip: 0, count: units.count }
+        SumShare {
+            units,
+            axis: None,
+            per_position: units.count,
+            skip: 0,
+            count: units.count,
+        }
     }
 
     /// The share of the device at `place`.
     pub fn at(&self, place: &Place<'_>) -> Share {
         let open = position(self.axis, place.device) * self.per_position;
-        Share { units: self.units, open, from: open + self.skip, to: open + self.skip + self.count }
+        Share {
+            units: self.units,
+            open,
+            from: open + self.skip,
+            to: open + self.skip + self.count,
+        }
     }
 
     /// Addends that the command reads on each device.
@@ -132,7 +145,14 @@ pub struct RegionDim {
 impl RegionDim {
     /// A dimension that every device holds whole.
     pub fn whole(len: usize) -> RegionDim {
-        RegionDim { local: len, global: len, valid: len, base: 0, step: 0, axis: None }
+        RegionDim {
+            local: len,
+            global: len,
+            valid: len,
+            base: 0,
+            step: 0,
+            axis: None,
+        }
     }
 }
 
@@ -159,7 +179,9 @@ pub struct Run {
 impl Region {
     /// A tensor of `len` elements that every device holds whole.
     pub fn whole(len: usize) -> Region {
-        Region { dims: [RegionDim::whole(1), RegionDim::whole(1), RegionDim::whole(len)] }
+        Region {
+            dims: [RegionDim::whole(1), RegionDim::whole(1), RegionDim::whole(len)],
+        }
     }
 
     /// Elements of one device's shard.
@@ -189,7 +211,11 @@ impl Region {
             local: row * inner.local,
             global: ((i * middle.global + j) * inner.global + k) as u64,
             len: inner.local,
-            valid: if real { inner.valid.saturating_sub(k).min(inner.local) } else { 0 },
+            valid: if real {
+                inner.valid.saturating_sub(k).min(inner.local)
+            } else {
+                0
+            },
         }
     }
 }

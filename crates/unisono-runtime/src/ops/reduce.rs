@@ -41,7 +41,11 @@ impl Op for ColumnSums {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        Cost { flops: self.x.len as u64, bytes: bytes(&[self.x]), link_bytes: 0 }
+        Cost {
+            flops: self.x.len as u64,
+            bytes: bytes(&[self.x]),
+            link_bytes: 0,
+        }
     }
 
     fn tiles(&self) -> usize {
@@ -52,7 +56,17 @@ impl Op for ColumnSums {
         let columns = tile_columns(tile, self.cols);
         let (share, x, to) = (self.sum.at(place), place.f32(self.x), place.out(self.to));
         let isa = scratch.isa();
-        reduce::column_sums(isa, &share, x, self.cols, columns.start, columns.end, to, self.slot, scratch);
+        reduce::column_sums(
+            isa,
+            &share,
+            x,
+            self.cols,
+            columns.start,
+            columns.end,
+            to,
+            self.slot,
+            scratch,
+        );
     }
 }
 
@@ -81,7 +95,11 @@ impl Op for RowSums {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        Cost { flops: self.x.len as u64, bytes: bytes(&[self.x]), link_bytes: 0 }
+        Cost {
+            flops: self.x.len as u64,
+            bytes: bytes(&[self.x]),
+            link_bytes: 0,
+        }
     }
 
     fn tiles(&self) -> usize {
@@ -91,7 +109,13 @@ impl Op for RowSums {
     fn run(&self, place: &Place<'_>, tile: usize, scratch: &mut Scratch) {
         let rows = tile_rows(tile, self.to.len, self.cols);
         let x = &place.f32(self.x)[rows.start * self.cols..rows.end * self.cols];
-        reduce::row_sums(scratch.isa(), x, self.cols, Units::whole(self.cols), place.write(self.to, rows.start, rows.len()));
+        reduce::row_sums(
+            scratch.isa(),
+            x,
+            self.cols,
+            Units::whole(self.cols),
+            place.write(self.to, rows.start, rows.len()),
+        );
     }
 }
 
@@ -122,7 +146,11 @@ impl Op for RowSquares {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        Cost { flops: 2 * self.x.len as u64, bytes: bytes(&[self.x]), link_bytes: 0 }
+        Cost {
+            flops: 2 * self.x.len as u64,
+            bytes: bytes(&[self.x]),
+            link_bytes: 0,
+        }
     }
 
     fn tiles(&self) -> usize {
@@ -166,7 +194,11 @@ impl Op for VectorSum {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        Cost { flops: self.x.len as u64, bytes: bytes(&[self.x]), link_bytes: 0 }
+        Cost {
+            flops: self.x.len as u64,
+            bytes: bytes(&[self.x]),
+            link_bytes: 0,
+        }
     }
 
     fn tiles(&self) -> usize {
@@ -207,7 +239,11 @@ impl Op for SegmentSums {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        Cost { flops: self.x.len as u64, bytes: bytes(&[self.x]), link_bytes: 0 }
+        Cost {
+            flops: self.x.len as u64,
+            bytes: bytes(&[self.x]),
+            link_bytes: 0,
+        }
     }
 
     fn tiles(&self) -> usize {
@@ -250,7 +286,11 @@ impl Op for ArgMax {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        Cost { flops: self.x.len as u64, bytes: bytes(&[self.x]), link_bytes: 0 }
+        Cost {
+            flops: self.x.len as u64,
+            bytes: bytes(&[self.x]),
+            link_bytes: 0,
+        }
     }
 
     fn tiles(&self) -> usize {
@@ -287,7 +327,11 @@ impl Op for Move {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        Cost { flops: 0, bytes: bytes(&[self.from, self.to]), link_bytes: 0 }
+        Cost {
+            flops: 0,
+            bytes: bytes(&[self.from, self.to]),
+            link_bytes: 0,
+        }
     }
 
     fn tiles(&self) -> usize {
@@ -296,6 +340,8 @@ impl Op for Move {
 
     fn run(&self, place: &Place<'_>, tile: usize, _scratch: &mut Scratch) {
         let range = chunk(tile, self.to.len);
-        place.write(self.to, range.start, range.len()).copy_from_slice(&place.f32(self.from)[range]);
+        place
+            .write(self.to, range.start, range.len())
+            .copy_from_slice(&place.f32(self.from)[range]);
     }
 }

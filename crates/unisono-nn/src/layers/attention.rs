@@ -1,0 +1,69 @@
+//! Self-attention with one fused projection, by heads along `tp`.
+
+use super::{Activation, ColumnParallelLinear, RowParallelLinear};
+use crate::Result;
+use crate::parameter::{Foreign, Parameters};
+use unisono_tensor::Tensor;
+use unisono_tensor::ops::attention::{AttentionSpec, KvCache};
+
+/// Causal self-attention with grouped queries; as many groups as heads is plain multi-head attention.
+///
+/// Source: Vaswani et al. (2017); Ainslie et al., *GQA* (2023).
+pub struct SelfAttention {
+    spec: AttentionSpec,
+    project_in: ColumnParallelLinear,
+    project_out: RowParallelLinear,
+}
+
+impl SelfAttention {
+    /// Attention over `width` features. Its heads are cut along `tp` by whole groups.
+    ///
+    /// # Errors
+    /// Groups that the mesh does not divide, or too little memory.
+    pub fn new(p: &mut Parameters, name: &str, width: usize, spec: AttentionSpec, bias: bool) -> Result<Self> {
+        let AttentionSpec {
+            num_heads,
+            num_groups,
+            head_dim,
+            ..
+        } = spec;
+        let heads_per_group = num_heads / num_groups.max(1);
+        let fused = num_groups * (heads_per_group + 2) * head_dim;
+        let foreign = Foreign::FusedQkv {
+            groups: num_groups,
+            heads_per_group,
+            head_dim,
+        };
+        let project_in = {
+            let layer = ColumnParallelLinear::new(p, &format!("{name}.c_attn"), width, fused, num_groups, bias)?;
+            p.stored_last(if bias { 2 } else { 1 }, foreign);
+            layer
+        };
+        let heads = num_heads * head_dim;
+        let project_out = RowParallelLinear::new(p, &format!("{name}.c_proj"), heads, width, num_groups, bias)?;
+        Ok(SelfAttention {
+            spec,
+            project_in,
+            project_out,
+        })
+    }
+
+    /// [batch, tokens, width] to the same.
+    ///
+    /// # Errors
+    /// A shape that does not fit.
+    pub fn forward(&self, x: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
+        let fused = self.project_in.forward(x, Activation::None)?;
+        self.project_out.forward(&fused.attention(&self.spec, mask)?)
+    }
+
+    /// New tokens over what the cache holds and themselves.
+    ///
+    /// # Errors
+    /// A shape that does not fit.
+    pub fn forward_cached(&self, x: &Tensor, cache: &KvCache, positions: &Tensor) -> Result<Tensor> {
+        let fused = self.project_in.forward(x, Activation::None)?;
+        self.project_out
+            .forward(&fused.cached_attention(&self.spec, cache, positions)?)
+    }
+}

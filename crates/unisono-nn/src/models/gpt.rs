@@ -1,0 +1,274 @@
+//! GPT-2: a decoder of pre-norm blocks with learned or fixed positions.
+//!
+//! Source: Radford et al., *Language models are unsupervised multitask learners* (2019); parameter names as in Hugging
+//! Face's `GPT2LMHeadModel`, without the leading `transformer.`.
+
+use super::Model;
+use crate::Result;
+use crate::layers::{Activation, Embedding, LayerNorm, Mlp, SelfAttention, sinusoidal_positions};
+use crate::parameter::{Parameter, Parameters, whole};
+use std::cell::Cell;
+use std::rc::Rc;
+use unisono_tensor::ops::attention::{AttentionSpec, KvCache};
+use unisono_tensor::recompute::recompute;
+use unisono_tensor::{MeshDevice, Tensor, TensorError};
+
+/// Where a token's position comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Positions {
+    /// A learned table.
+    Trainable,
+    /// Sines and cosines.
+    Fixed,
+}
+
+/// Everything that defines a GPT.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GptConfig {
+    /// Entries of the vocabulary.
+    pub vocab_size: usize,
+    /// Longest sequence.
+    pub max_sequence_length: usize,
+    /// Blocks.
+    pub num_blocks: usize,
+    /// Query heads.
+    pub num_heads: usize,
+    /// Key/value groups: also the units that heads, hidden features and vocabulary fall into, so tensor parallelism of any
+    /// degree that divides them gives the same bits.
+    pub num_groups: usize,
+    /// Features of a token.
+    pub embedding_dim: usize,
+    /// Hidden features of the perceptron.
+    pub intermediate_dim: usize,
+    /// Probability of dropout after the embedding, the attention and the perceptron.
+    pub dropout: f32,
+    /// Biases in linear layers and norms.
+    pub bias: bool,
+    /// Whether the head is the embedding table.
+    pub weight_tying: bool,
+    /// Positions.
+    pub positions: Positions,
+    /// The perceptron's activation.
+    pub activation: Activation,
+    /// Whether blocks are computed again in the backward pass.
+    pub recompute: bool,
+}
+
+/// One block: attention and perceptron, each after a norm and around a residual.
+struct Block {
+    ln_1: LayerNorm,
+    attn: SelfAttention,
+    ln_2: LayerNorm,
+    mlp: Mlp,
+    /// First of the block's two dropout sites.
+    site: u32,
+}
+
+impl Block {
+    fn forward(&self, x: &Tensor, mask: Option<&Tensor>, dropout: f32) -> Result<Tensor> {
+        let x = self
+            .attn
+            .forward(&self.ln_1.forward(x)?, mask)?
+            .dropout_add(x, dropout, self.site)?;
+        self.mlp
+            .forward(&self.ln_2.forward(&x)?)?
+            .dropout_add(&x, dropout, self.site + 1)
+    }
+
+    fn forward_cached(&self, x: &Tensor, cache: &KvCache, positions: &Tensor) -> Result<Tensor> {
+        let x = x.add(&self.attn.forward_cached(&self.ln_1.forward(x)?, cache, positions)?)?;
+        x.add(&self.mlp.forward(&self.ln_2.forward(&x)?)?)
+    }
+}
+
+/// A GPT on a mesh.
+pub struct Gpt {
+    config: GptConfig,
+    wte: Embedding,
+    wpe: Tensor,
+    blocks: Vec<Rc<Block>>,
+    ln_f: LayerNorm,
+    lm_head: Option<Embedding>,
+    parameters: Vec<Parameter>,
+    training: Cell<bool>,
+    mask: Option<Tensor>,
+}
+
+impl Gpt {
+    /// A model with fresh parameters, drawn from the device's seed.
+    ///
+    /// # Errors
+    /// A mesh that cannot cut the model's units evenly, or too little memory.
+    pub fn new(device: &MeshDevice, config: GptConfig) -> Result<Gpt> {
+        let c = &config;
+        let p = &mut Parameters::new(device);
+        let wte = Embedding::new(p, "wte", c.vocab_size, c.embedding_dim, c.num_groups)?;
+        let wpe = match c.positions {
+            Positions::Trainable => p.normal(
+                "wpe.weight",
+                vec![whole(c.max_sequence_length), whole(c.embedding_dim)],
+                0.02,
+            )?,
+            Positions::Fixed => sinusoidal_positions(device, c.max_sequence_length, c.embedding_dim)?,
+        };
+        let blocks = (0..c.num_blocks)
+            .map(|i| Block::new(p, i, c).map(Rc::new))
+            .collect::<Result<_>>()?;
+        let ln_f = LayerNorm::new(p, "ln_f", c.embedding_dim, c.bias)?;
+        let lm_head = match c.weight_tying {
+            true => None,
+            false => Some(Embedding::new(
+                p,
+                "lm_head",
+                c.vocab_size,
+                c.embedding_dim,
+                c.num_groups,
+            )?),
+        };
+        let parameters = std::mem::replace(p, Parameters::new(device)).finish();
+        Ok(Gpt {
+            config,
+            wte,
+            wpe,
+            blocks,
+            ln_f,
+            lm_head,
+            parameters,
+            training: Cell::new(true),
+            mask: None,
+        })
+    }
+
+    /// What it was made from.
+    pub fn config(&self) -> &GptConfig {
+        &self.config
+    }
+
+    /// An attention mask for all later forward passes; see [`Tensor::attention`].
+    pub fn set_mask(&mut self, mask: Option<Tensor>) {
+        self.mask = mask;
+    }
+
+    /// Token ids [batch, tokens] to features [batch, tokens, embedding_dim] after the last norm.
+    ///
+    /// # Errors
+    /// More tokens than the model has positions.
+    pub fn forward(&self, ids: &Tensor) -> Result<Tensor> {
+        let dropout = if self.training.get() { self.config.dropout } else { 0.0 };
+        let mut x = self.embed(ids)?.dropout(dropout, 0)?;
+        for block in &self.blocks {
+            let (block, mask) = (block.clone(), self.mask.clone());
+            let run = move |x: &Tensor| block.forward(x, mask.as_ref(), dropout);
+            x = if self.config.recompute {
+                recompute(&x, Rc::new(run))?
+            } else {
+                run(&x)?
+            };
+        }
+        self.ln_f.forward(&x)
+    }
+
+    /// Features [.., embedding_dim] to logits [.., vocabulary], cut along `tp`, padding at the end.
+    ///
+    /// # Errors
+    /// A shape that does not fit.
+    pub fn logits(&self, features: &Tensor) -> Result<Tensor> {
+        features.broadcast("tp")?.linear_transposed(self.head())
+    }
+
+    /// Features of new tokens [batch, tokens], each sequence going on after the `positions` [batch] tokens in the caches.
+    ///
+    /// # Errors
+    /// A shape that does not fit.
+    pub fn forward_cached(
+        &self,
+        ids: &Tensor,
+        caches: &[KvCache],
+        positions: &Tensor,
+        places: &Tensor,
+    ) -> Result<Tensor> {
+        let mut x = self.wte.forward(ids)?.add(&self.wpe.embedding(places)?)?;
+        for (block, cache) in self.blocks.iter().zip(caches) {
+            x = block.forward_cached(&x, cache, positions)?;
+        }
+        self.ln_f.forward(&x)
+    }
+
+    /// Caches for `batch` sequences (on each device) of up to `capacity` tokens, one a block.
+    ///
+    /// # Errors
+    /// Too little memory.
+    pub fn caches(&self, batch: usize, capacity: usize) -> Result<Vec<KvCache>> {
+        let device = self.wte.weight.device();
+        let groups = self.config.num_groups / device.mesh().axis_size("tp");
+        (0..self.blocks.len())
+            .map(|_| KvCache::new(device, &self.config.attention(), groups, batch, capacity))
+            .collect()
+    }
+
+    fn head(&self) -> &Tensor {
+        &self.lm_head.as_ref().unwrap_or(&self.wte).weight
+    }
+
+    /// Token plus position. The position table's gradient is a sum over sequences.
+    fn embed(&self, ids: &Tensor) -> Result<Tensor> {
+        let tokens = ids.local_shape().last().copied().unwrap_or(0);
+        let x = self.wte.forward(ids)?;
+        match self.config.max_sequence_length {
+            max if tokens == max => x.add(&self.wpe),
+            max if tokens < max => x.add(&self.wpe.slice(0, 0..tokens)?),
+            max => Err(TensorError::Argument {
+                op: "gpt",
+                what: format!("sequences of {tokens} tokens; this model has positions for {max}"),
+            }),
+        }
+    }
+}
+
+impl GptConfig {
+    /// Its attention.
+    pub fn attention(&self) -> AttentionSpec {
+        AttentionSpec {
+            num_heads: self.num_heads,
+            num_groups: self.num_groups,
+            head_dim: self.embedding_dim / self.num_heads.max(1),
+            causal: true,
+        }
+    }
+}
+
+impl Block {
+    fn new(p: &mut Parameters, index: usize, c: &GptConfig) -> Result<Block> {
+        let name = format!("h.{index}");
+        let width = c.embedding_dim;
+        Ok(Block {
+            ln_1: LayerNorm::new(p, &format!("{name}.ln_1"), width, c.bias)?,
+            attn: SelfAttention::new(p, &format!("{name}.attn"), width, c.attention(), c.bias)?,
+            ln_2: LayerNorm::new(p, &format!("{name}.ln_2"), width, c.bias)?,
+            mlp: Mlp::new(
+                p,
+                &format!("{name}.mlp"),
+                (width, c.intermediate_dim, c.num_groups),
+                c.activation,
+                c.bias,
+            )?,
+            // Site 0 is the embedding's.
+            site: 1 + 2 * index as u32,
+        })
+    }
+}
+
+impl Model for Gpt {
+    fn parameters(&self) -> &[Parameter] {
+        &self.parameters
+    }
+
+    fn losses(&self, inputs: &Tensor, targets: &Tensor, scale: f32) -> Result<Tensor> {
+        self.forward(inputs)?
+            .linear_cross_entropy(self.head(), targets, self.config.vocab_size, scale)
+    }
+
+    fn set_training(&self, on: bool) {
+        self.training.set(on);
+    }
+}

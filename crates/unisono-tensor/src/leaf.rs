@@ -1,0 +1,357 @@
+//! Leaves of the graph: parameters, and the accumulators of their gradients.
+//!
+//! The gradient of a weight is a sum over the tokens of the whole optimizer step. Each *use* of a weight has an accumulator
+//! of its own: a stack of partial sums (slots) on every device that micro-batch after micro-batch is pushed on. When all
+//! are in, [`sync_gradients`] finishes the sum over the devices and adds the uses in a fixed order.
+
+use crate::autograd::add;
+use crate::error::TensorError;
+use crate::tensor::{Meta, Tensor};
+use crate::{MeshDevice, Result, Rows};
+use std::cell::RefCell;
+use std::rc::Rc;
+use unisono_runtime::ops::SumShare;
+use unisono_runtime::ops::all_reduce::{AllReduce, Reduction};
+use unisono_runtime::ops::elementwise::{Binary, Combine, Operand};
+use unisono_runtime::{Buffer, BufferRef, Kind};
+
+/// What makes a tensor a leaf: its name, and its gradient.
+pub(crate) struct Leaf {
+    pub id: u64,
+    name: RefCell<String>,
+    uses: RefCell<Vec<Use>>,
+    /// Complete gradients from operations that do not sum over the batch.
+    plain: RefCell<Option<Tensor>>,
+    /// The gradient after [`sync_gradients`].
+    ready: RefCell<Option<Tensor>>,
+}
+
+/// The accumulator of one use.
+struct Use {
+    op: &'static str,
+    index: usize,
+    memory: Rc<Buffer>,
+    slots: usize,
+    rows: Rows,
+    /// Sequences of each device's share that were pushed.
+    done: usize,
+}
+
+/// Where a command is to push a weight's gradient.
+pub(crate) struct Target {
+    pub buffer: BufferRef,
+    pub slot: usize,
+    pub sum: SumShare,
+}
+
+impl Tensor {
+    /// Makes this tensor a leaf whose gradient backward passes collect.
+    ///
+    /// # Errors
+    /// A tensor that is the result of a recorded operation, or a partial sum.
+    pub fn requires_grad(self) -> Result<Tensor> {
+        self.complete("requires_grad", "the tensor")?;
+        if self.inner.node.is_some() {
+            return Err(TensorError::Gradient(
+                "requires_grad() on a result of other tensors: detach() it first to make it a leaf".into(),
+            ));
+        }
+        let device = self.device().clone();
+        let mut tensor = self.detach();
+        if let Some(inner) = Rc::get_mut(&mut tensor.inner) {
+            inner.leaf = Some(Rc::new(Leaf {
+                id: device.next_id(),
+                name: RefCell::new(String::new()),
+                uses: RefCell::default(),
+                plain: RefCell::default(),
+                ready: RefCell::default(),
+            }));
+        }
+        Ok(tensor)
+    }
+
+    /// Names a leaf, for messages.
+    pub fn set_name(&self, name: &str) {
+        if let Some(leaf) = &self.inner.leaf {
+            *leaf.name.borrow_mut() = name.to_owned();
+        }
+    }
+
+    /// The gradient of a leaf, complete and the same for every mesh; `None` where no backward pass reached it since
+    /// [`Tensor::zero_grad`].
+    ///
+    /// # Errors
+    /// A gradient over the batch whose sum is not complete: micro-batches are missing.
+    pub fn grad(&self) -> Result<Option<Tensor>> {
+        if self.inner.leaf.is_none() {
+            return Ok(None);
+        }
+        sync_gradients(&[self])?;
+        Ok(self.inner.leaf.as_ref().and_then(|leaf| leaf.ready.borrow().clone()))
+    }
+
+    /// Forgets the gradient. The accumulators' memory is kept.
+    pub fn zero_grad(&self) {
+        if let Some(leaf) = &self.inner.leaf {
+            leaf.ready.borrow_mut().take();
+            leaf.plain.borrow_mut().take();
+            for accumulator in leaf.uses.borrow_mut().iter_mut() {
+                accumulator.done = 0;
+            }
+        }
+    }
+
+    /// Takes the complete gradient of a leaf that is not a weight (the input of a recomputed block).
+    pub(crate) fn take_grad(&self) -> Option<Tensor> {
+        self.inner.leaf.as_ref().and_then(|leaf| leaf.plain.borrow_mut().take())
+    }
+
+    /// Bytes that the gradient's accumulators hold on each device.
+    pub fn grad_bytes(&self) -> usize {
+        self.inner
+            .leaf
+            .as_ref()
+            .map_or(0, |leaf| leaf.uses.borrow().iter().map(|u| 4 * u.memory.len).sum())
+    }
+}
+
+/// Which use of a weight an operation is; see [`Tensor::use_key`].
+pub(crate) type UseKey = (&'static str, usize);
+
+/// The gradient of a weight while an operation's backward pass computes it: an accumulator of a leaf, or a tensor of its own.
+pub(crate) struct WeightGrad {
+    pub target: Target,
+    fresh: Option<(Tensor, Rows)>,
+}
+
+impl WeightGrad {
+    /// Where the gradient of `weight` over `rows` goes, each sequence of which has `len` rows of addends; `step` sequences
+    /// are pushed at a time.
+    pub fn open(weight: &Tensor, key: UseKey, rows: &Rows, len: usize, step: usize) -> Result<WeightGrad> {
+        if let Some(leaf) = &weight.inner.leaf {
+            return Ok(WeightGrad {
+                target: leaf.target(weight, key, rows, len, step)?,
+                fresh: None,
+            });
+        }
+        if !rows.is_whole() {
+            return Err(TensorError::Gradient(format!(
+                "the weight {weight:?} is made from other tensors, so its gradient must be complete in one micro-batch, but \
+                 this one holds {} of {} sequences: make it a leaf with requires_grad(), or run without accumulation",
+                rows.count,
+                rows.per_position()
+            )));
+        }
+        let meta = Meta {
+            rows: None,
+            ..weight.meta().clone()
+        };
+        let size = meta.len();
+        let slots = rows.slots(step);
+        let memory = Rc::new(weight.device().runtime().alloc(slots * size, Kind::Activation)?);
+        let buffer = memory.r();
+        let tensor = Tensor::view(weight.device(), memory, buffer, meta);
+        Ok(WeightGrad {
+            target: Target {
+                buffer,
+                slot: size,
+                sum: rows.sum(len),
+            },
+            fresh: Some((tensor, *rows)),
+        })
+    }
+
+    /// The gradient to hand on, if it did not go to a leaf.
+    pub fn finish(self) -> Result<Option<Tensor>> {
+        let Some((tensor, rows)) = self.fresh else {
+            return Ok(None);
+        };
+        let size = tensor.meta().len();
+        let first = self.target.buffer.part(0, size);
+        if let Some(axis) = rows.axis {
+            tensor.device().runtime().issue(AllReduce {
+                axis,
+                reduction: Reduction::Sum { units: rows.total },
+                from: self.target.buffer,
+                slot: size,
+                len: size,
+                to: first,
+            })?;
+        }
+        Ok(Some(Tensor::view(
+            tensor.device(),
+            tensor.inner.memory.clone(),
+            first,
+            tensor.meta().clone(),
+        )))
+    }
+}
+
+impl Tensor {
+    /// Which use of this weight `op` makes now: a weight used twice (tied embeddings) has an accumulator for each.
+    pub(crate) fn use_key(&self, op: &'static str) -> UseKey {
+        (
+            op,
+            self.inner
+                .leaf
+                .as_ref()
+                .map_or(0, |leaf| self.device().next_use(leaf.id, op)),
+        )
+    }
+}
+
+impl Leaf {
+    /// Adds a complete gradient.
+    pub fn add(&self, gradient: &Tensor) -> Result<()> {
+        let mut plain = self.plain.borrow_mut();
+        let sum = match plain.take() {
+            Some(sum) => add(&sum, gradient)?,
+            None => gradient.clone(),
+        };
+        *plain = Some(sum);
+        self.ready.borrow_mut().take();
+        Ok(())
+    }
+
+    /// The accumulator for use `index` of `op`, with room for `rows` pushed `step` sequences at a time, each of which has
+    /// `len` rows of addends. The push is counted as made.
+    pub fn target(&self, weight: &Tensor, (op, index): UseKey, rows: &Rows, len: usize, step: usize) -> Result<Target> {
+        let size = weight.meta().len();
+        let mut uses = self.uses.borrow_mut();
+        let at = match uses.iter().position(|u| u.op == op && u.index == index) {
+            Some(at) => at,
+            None => {
+                uses.push(self.open(weight.device(), op, index, rows, step, size)?);
+                uses.len() - 1
+            }
+        };
+        let slots = rows.slots(step);
+        let accumulator = &mut uses[at];
+        if accumulator.done == 0 && (accumulator.slots < slots || accumulator.rows != Rows { skip: 0, ..*rows }) {
+            *accumulator = self.open(weight.device(), op, index, rows, step, size)?;
+        }
+        if accumulator.done != rows.skip || accumulator.rows.total != rows.total || accumulator.rows.axis != rows.axis {
+            return Err(TensorError::Gradient(format!(
+                "the gradient of {} holds {} of the {} sequences that each device owns in this step, and the micro-batch now \
+                 begins at sequence {}: micro-batches must follow each other, and zero_grad() must stand before a new step",
+                self.name(),
+                accumulator.done,
+                accumulator.rows.per_position(),
+                rows.skip
+            )));
+        }
+        accumulator.done += rows.count;
+        self.ready.borrow_mut().take();
+        Ok(Target {
+            buffer: accumulator.memory.r(),
+            slot: size,
+            sum: rows.sum(len),
+        })
+    }
+
+    fn open(
+        &self,
+        device: &MeshDevice,
+        op: &'static str,
+        index: usize,
+        rows: &Rows,
+        step: usize,
+        size: usize,
+    ) -> Result<Use> {
+        let slots = rows.slots(step);
+        let memory = Rc::new(device.runtime().alloc(slots * size, Kind::Gradient)?);
+        Ok(Use {
+            op,
+            index,
+            memory,
+            slots,
+            rows: Rows { skip: 0, ..*rows },
+            done: 0,
+        })
+    }
+
+    fn name(&self) -> String {
+        let name = self.name.borrow();
+        if name.is_empty() {
+            "a tensor".into()
+        } else {
+            format!("`{name}`")
+        }
+    }
+}
+
+/// Completes the gradients of `leaves`: sums over the batch are finished over the devices that share it, and the uses of a
+/// tied weight are added in the order in which the model uses it. Nothing is divided by anything.
+///
+/// # Errors
+/// A sum to which micro-batches are missing.
+pub fn sync_gradients(leaves: &[&Tensor]) -> Result<()> {
+    for tensor in leaves {
+        let Some(leaf) = &tensor.inner.leaf else { continue };
+        if leaf.ready.borrow().is_some() {
+            continue;
+        }
+        let mut total: Option<Tensor> = None;
+        let mut uses = leaf.uses.borrow_mut();
+        uses.sort_by_key(|u| (u.op, u.index));
+        for accumulator in uses.iter().filter(|u| u.done > 0) {
+            let sum = finish(tensor, leaf, accumulator)?;
+            total = Some(match total {
+                Some(total) => add_in_place(total, &sum)?,
+                None => sum,
+            });
+        }
+        if let Some(plain) = leaf.plain.borrow().as_ref() {
+            total = Some(match total {
+                Some(total) => add_in_place(total, plain)?,
+                None => plain.clone(),
+            });
+        }
+        *leaf.ready.borrow_mut() = total;
+    }
+    Ok(())
+}
+
+/// Finishes one accumulator over the devices; the result is its first slot.
+fn finish(tensor: &Tensor, leaf: &Leaf, accumulator: &Use) -> Result<Tensor> {
+    let rows = accumulator.rows;
+    if accumulator.done != rows.per_position() {
+        return Err(TensorError::Gradient(format!(
+            "the gradient of {} holds {} of the {} sequences that each device owns in this step: run the remaining \
+             micro-batches before the gradient is used",
+            leaf.name(),
+            accumulator.done,
+            rows.per_position()
+        )));
+    }
+    let size = tensor.meta().len();
+    let whole = accumulator.memory.r();
+    let first = whole.part(0, size);
+    if let Some(axis) = rows.axis {
+        tensor.device().runtime().issue(AllReduce {
+            axis,
+            reduction: Reduction::Sum { units: rows.total },
+            from: whole,
+            slot: size,
+            len: size,
+            to: first,
+        })?;
+    }
+    let meta = Meta {
+        rows: None,
+        ..tensor.meta().clone()
+    };
+    Ok(Tensor::view(tensor.device(), accumulator.memory.clone(), first, meta))
+}
+
+/// `a += b`; `a` is an accumulator's own slot or a sum just made.
+fn add_in_place(a: Tensor, b: &Tensor) -> Result<Tensor> {
+    a.device().runtime().issue(Combine {
+        f: Binary::Add,
+        a: a.buffer(),
+        b: Operand::Buffer(b.buffer()),
+        swapped: false,
+        to: a.buffer(),
+    })?;
+    Ok(a)
+}

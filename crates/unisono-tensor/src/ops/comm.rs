@@ -1,0 +1,229 @@
+//! Communication, with the gradients of COMPATIBILITY §4.2 in their newest form.
+//!
+//! Each takes the name of a mesh axis; where the mesh has no such axis, or one of a single device, there is nothing to do.
+
+use crate::Result;
+use crate::error::TensorError;
+use crate::tensor::{Meta, Tensor};
+use unisono_mesh::{AxisHandle, Placement};
+use unisono_runtime::ops::all_reduce::{AllReduce, Reduction};
+use unisono_runtime::ops::gather::{AllGather, Broadcast, TakePart};
+
+impl Tensor {
+    /// Completes a partial sum over `axis`: every device gets the whole sum, in canonical order. The gradient is the
+    /// identity.
+    ///
+    /// # Errors
+    /// A tensor that is no partial sum over this axis.
+    pub fn all_reduce(&self, axis: &str) -> Result<Tensor> {
+        let Some(axis) = self.device().axis(axis) else {
+            return Ok(self.clone());
+        };
+        let y = finish_partial("all_reduce", self, axis)?;
+        Ok(y.record("all_reduce", &[self], |dy| Ok(vec![Some(dy.clone())])))
+    }
+
+    /// The identity on a replicated tensor whose gradient will be a partial sum over `axis`: put it before sharded weights.
+    /// The gradient is completed by an all-reduce.
+    ///
+    /// # Errors
+    /// A tensor that is not replicated along this axis.
+    pub fn broadcast(&self, axis: &str) -> Result<Tensor> {
+        let Some(axis) = self.device().axis(axis) else {
+            return Ok(self.clone());
+        };
+        expect(
+            self,
+            "broadcast",
+            axis,
+            |p| p == Placement::Replicate,
+            "it must be Replicate",
+        )?;
+        Ok(self.detach().record_node("broadcast", &[self], true, false, move |dy| {
+            let complete = match dy.placements()[axis.index] {
+                Placement::Partial => finish_partial("broadcast", dy, axis)?,
+                _ => dy.clone(),
+            };
+            Ok(vec![Some(complete)])
+        }))
+    }
+
+    /// Every device gets the shards of all devices on `axis`, joined in `dim` in axis order. With `replicated_gradient`
+    /// the gradient of the result is known to be the same on every device (its loss is computed everywhere) and each takes
+    /// its own part; otherwise the gradient must be a partial sum, and is reduced and scattered.
+    ///
+    /// # Errors
+    /// A tensor that is not `Shard(dim)` along this axis.
+    pub fn all_gather(&self, axis: &str, dim: usize, replicated_gradient: bool) -> Result<Tensor> {
+        let Some(axis) = self.device().axis(axis) else {
+            return Ok(self.clone());
+        };
+        expect(
+            self,
+            "all_gather",
+            axis,
+            |p| p == Placement::Shard(dim),
+            &format!("it must be Shard({dim})"),
+        )?;
+        let y = gather(self, axis, dim)?;
+        Ok(
+            y.record_node("all_gather", &[self], !replicated_gradient, false, move |dy| {
+                let complete = match dy.placements()[axis.index] {
+                    Placement::Partial => finish_partial("all_gather", dy, axis)?,
+                    _ => dy.clone(),
+                };
+                Ok(vec![Some(take_part(&complete, axis, dim)?)])
+            }),
+        )
+    }
+
+    /// Completes a partial sum over `axis` and leaves each device its part of `dim`. The gradient is an all-gather.
+    ///
+    /// # Errors
+    /// A tensor that is no partial sum over this axis, or a dimension that the axis does not divide.
+    pub fn reduce_scatter(&self, axis: &str, dim: usize) -> Result<Tensor> {
+        let Some(axis) = self.device().axis(axis) else {
+            return Ok(self.clone());
+        };
+        let y = take_part(&finish_partial("reduce_scatter", self, axis)?, axis, dim)?;
+        Ok(y.record("reduce_scatter", &[self], move |dy| {
+            Ok(vec![Some(gather(dy, axis, dim)?)])
+        }))
+    }
+
+    /// Each device keeps its part of `dim` of a replicated tensor. The gradient is an all-gather.
+    ///
+    /// # Errors
+    /// A tensor that is not replicated along this axis, or a dimension that the axis does not divide.
+    pub fn scatter(&self, axis: &str, dim: usize) -> Result<Tensor> {
+        let Some(axis) = self.device().axis(axis) else {
+            return Ok(self.clone());
+        };
+        expect(
+            self,
+            "scatter",
+            axis,
+            |p| p == Placement::Replicate,
+            "it must be Replicate",
+        )?;
+        let y = take_part(self, axis, dim)?;
+        Ok(y.record("scatter", &[self], move |dy| Ok(vec![Some(gather(dy, axis, dim)?)])))
+    }
+
+    /// The values of the device at position `root` of `axis` on every device of it. No gradient flows through.
+    ///
+    /// # Errors
+    /// A position outside the axis.
+    pub fn broadcast_from(&self, axis: &str, root: usize) -> Result<Tensor> {
+        let Some(axis) = self.device().axis(axis) else {
+            return Ok(self.clone());
+        };
+        if root >= axis.size {
+            return Err(TensorError::Argument {
+                op: "broadcast_from",
+                what: format!(
+                    "position {root} on an axis of {} devices; positions count from 0",
+                    axis.size
+                ),
+            });
+        }
+        self.complete("broadcast_from", "the tensor")?;
+        let y = Tensor::activation(self.device(), self.meta().clone())?;
+        self.device().runtime().issue(Broadcast {
+            axis,
+            root,
+            from: self.buffer(),
+            to: y.buffer(),
+        })?;
+        Ok(y)
+    }
+}
+
+/// Fails where the placement along `axis` is not as `fits` says.
+fn expect(t: &Tensor, op: &'static str, axis: AxisHandle, fits: impl Fn(Placement) -> bool, rule: &str) -> Result<()> {
+    let placement = t.placements()[axis.index];
+    if fits(placement) {
+        return Ok(());
+    }
+    Err(TensorError::Placement {
+        op,
+        axis: t.device().axis_name(axis.index),
+        found: format!("the tensor {:?} is {placement}", t.shape()),
+        rule: rule.into(),
+    })
+}
+
+/// The complete sum on every device.
+pub(crate) fn finish_partial(op: &'static str, t: &Tensor, axis: AxisHandle) -> Result<Tensor> {
+    let partial = match t.meta().partial {
+        Some(partial) if partial.axis.index == axis.index => partial,
+        _ => {
+            return Err(TensorError::Placement {
+                op,
+                axis: t.device().axis_name(axis.index),
+                found: format!("the tensor {:?} is {}", t.shape(), t.placements()[axis.index]),
+                rule:
+                    "only a partial sum over this axis can be reduced; a complete value would be counted once a device"
+                        .into(),
+            });
+        }
+    };
+    let mut meta = Meta {
+        partial: None,
+        ..t.meta().clone()
+    };
+    meta.placements[axis.index] = Placement::Replicate;
+    let y = Tensor::activation(t.device(), meta)?;
+    t.device().runtime().issue(AllReduce {
+        axis,
+        reduction: Reduction::Sum { units: partial.units },
+        from: t.buffer(),
+        slot: t.meta().len(),
+        len: t.meta().len(),
+        to: y.buffer(),
+    })?;
+    Ok(y)
+}
+
+/// Shards joined in `dim`.
+pub(crate) fn gather(t: &Tensor, axis: AxisHandle, dim: usize) -> Result<Tensor> {
+    let mut meta = t.meta().clone();
+    let outer = meta.local[..dim].iter().product();
+    let inner = meta.local[dim..].iter().product();
+    meta.local[dim] *= axis.size;
+    meta.placements[axis.index] = Placement::Replicate;
+    let y = Tensor::activation(t.device(), meta)?;
+    t.device().runtime().issue(AllGather {
+        axis,
+        outer,
+        inner,
+        from: t.buffer(),
+        to: y.buffer(),
+    })?;
+    Ok(y)
+}
+
+/// Each device's own part of `dim`.
+fn take_part(t: &Tensor, axis: AxisHandle, dim: usize) -> Result<Tensor> {
+    let mut meta = t.meta().clone();
+    if dim >= meta.local.len() || !meta.local[dim].is_multiple_of(axis.size) {
+        return Err(TensorError::Shape {
+            op: "scatter",
+            found: format!("dimension {dim} of {:?} over {} devices", t.shape(), axis.size),
+            rule: "the dimension must exist and be a multiple of the number of devices".into(),
+        });
+    }
+    meta.local[dim] /= axis.size;
+    meta.placements[axis.index] = Placement::Shard(dim);
+    let outer = meta.local[..dim].iter().product();
+    let inner = meta.local[dim..].iter().product();
+    let y = Tensor::activation(t.device(), meta)?;
+    t.device().runtime().issue(TakePart {
+        axis,
+        outer,
+        inner,
+        from: t.buffer(),
+        to: y.buffer(),
+    })?;
+    Ok(y)
+}

@@ -1,0 +1,510 @@
+//! Losses.
+//!
+//! A loss is Σ/N with N the number of targets of the whole optimizer step, so that micro-batches add up to it. The
+//! vocabulary may be cut over devices; its logits then never meet in one place.
+
+use super::{dim_sum, partial_of, same_device};
+use crate::error::TensorError;
+use crate::leaf::WeightGrad;
+use crate::tensor::{Dtype, Meta, Tensor};
+use crate::{Result, Rows};
+use unisono_kernels::gemm::Activation;
+use unisono_mesh::AxisHandle;
+use unisono_runtime::ops::SumShare;
+use unisono_runtime::ops::all_reduce::{AllReduce, Reduction};
+use unisono_runtime::ops::cross_entropy::{LogitsGrad, LogitsMax, LogitsSum, TokenLoss, Vocabulary};
+use unisono_runtime::ops::elementwise::{Binary, Combine, Operand};
+use unisono_runtime::ops::gather::SelectRows;
+use unisono_runtime::ops::matmul::{MatMul, Matrix};
+use unisono_runtime::ops::nll::Nll;
+use unisono_runtime::ops::reduce::{Move, SegmentSums};
+use unisono_runtime::{BufferRef, Phase};
+
+/// Bytes of logits that are held at once by [`Tensor::linear_cross_entropy`].
+const LOGITS_BYTES: usize = 64 << 20;
+
+/// What is made of the losses of single targets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReduceType {
+    /// Σ/N, N being all targets of the optimizer step (masked ones too; see [`ReduceType::MeanOver`]).
+    Mean,
+    /// Σ/N for the N given: the unmasked targets of the whole optimizer step.
+    MeanOver(usize),
+    /// Σ.
+    Sum,
+    /// Every target's own loss, 0 where masked.
+    None,
+}
+
+impl ReduceType {
+    fn apply(self, losses: Tensor) -> Result<Tensor> {
+        match self {
+            ReduceType::Mean => losses.mean(),
+            ReduceType::MeanOver(n) => losses.sum()?.mul_scalar(1.0 / n.max(1) as f32),
+            ReduceType::Sum => losses.sum(),
+            ReduceType::None => Ok(losses),
+        }
+    }
+}
+
+impl Tensor {
+    /// Mean squared error against `target`.
+    ///
+    /// # Errors
+    /// Shapes or placements that do not fit.
+    pub fn mse_loss(&self, target: &Tensor, reduce: ReduceType) -> Result<Tensor> {
+        let difference = self.sub(target)?;
+        reduce.apply(difference.mul(&difference)?)
+    }
+
+    /// Cross-entropy of logits [.., vocabulary] with target ids [..]; `u32::MAX` masks a target. `vocabulary` is the number
+    /// of real entries: stored columns beyond it are padding. The last dimension may be cut over devices.
+    ///
+    /// # Errors
+    /// Shapes or placements that do not fit.
+    pub fn cross_entropy(&self, targets: &Tensor, vocabulary: usize, reduce: ReduceType) -> Result<Tensor> {
+        let op = "cross_entropy";
+        self.complete(op, "the logits")?;
+        check_targets(op, self, targets)?;
+        let device = self.device().clone();
+        let axis = self.meta().axis_of(&device, self.rank() - 1);
+        let lie = Vocabulary {
+            size: vocabulary,
+            cols: self.last(),
+            axis,
+        };
+        let sum = dim_sum(op, self.last(), self.meta().units[self.rank() - 1], axis)?;
+        let mut meta = targets.meta().clone();
+        meta.dtype = Dtype::F32;
+        let losses = Tensor::activation(&device, meta)?;
+        let work = Work::new(self.leading(), &sum, &device)?;
+        work.losses(&device, self.buffer(), lie, sum, targets.buffer(), losses.buffer())?;
+        let (logits, targets) = (self.detach(), targets.detach());
+        let losses = losses.record(op, &[self], move |d_loss| {
+            let dx = Tensor::activation(logits.device(), logits.meta().clone())?;
+            let runtime = dx.device().runtime();
+            runtime.issue(Move {
+                from: logits.buffer(),
+                to: dx.buffer(),
+            })?;
+            runtime.issue(LogitsGrad {
+                logits: dx.buffer(),
+                vocabulary: lie,
+                lse: work.lse.buffer(),
+                targets: targets.buffer(),
+                scale: 1.0,
+            })?;
+            // Each row times the gradient of its loss.
+            let cols = logits.last();
+            let columns = dx.device().no_grad(|| {
+                let mut local = d_loss.local_shape().to_vec();
+                local.push(1);
+                let mut meta = d_loss.meta().with_local(local);
+                meta.units.push(1);
+                let mut full = d_loss.local_shape().to_vec();
+                full.push(cols);
+                crate::ops::shape::expand(&d_loss.reinterpret(meta), &full)
+            })?;
+            let b = Operand::Buffer(columns.buffer());
+            runtime.issue(Combine {
+                f: Binary::Mul,
+                a: dx.buffer(),
+                b,
+                swapped: false,
+                to: dx.buffer(),
+            })?;
+            Ok(vec![Some(dx)])
+        });
+        reduce.apply(losses)
+    }
+
+    /// Negative log-likelihood of target ids [..] under log-probabilities [.., classes].
+    ///
+    /// # Errors
+    /// Shapes or placements that do not fit, or a cut last dimension.
+    pub fn nll_loss(&self, targets: &Tensor, reduce: ReduceType) -> Result<Tensor> {
+        let op = "nll_loss";
+        self.complete(op, "the log-probabilities")?;
+        check_targets(op, self, targets)?;
+        if self.meta().axis_of(self.device(), self.rank() - 1).is_some() {
+            return Err(TensorError::Argument {
+                op,
+                what: format!("{self:?}: the classes must lie whole on each device"),
+            });
+        }
+        let mut meta = targets.meta().clone();
+        meta.dtype = Dtype::F32;
+        let losses = Tensor::activation(self.device(), meta)?;
+        let cols = self.last();
+        self.device().runtime().issue(Nll {
+            log_probs: self.buffer(),
+            cols,
+            targets: targets.buffer(),
+            loss: losses.buffer(),
+            backward: false,
+        })?;
+        let (template, targets) = (self.meta().clone(), targets.detach());
+        let losses = losses.record(op, &[self], move |d_loss| {
+            let dx = Tensor::activation(d_loss.device(), template)?;
+            d_loss.device().runtime().issue(Nll {
+                log_probs: dx.buffer(),
+                cols,
+                targets: targets.buffer(),
+                loss: d_loss.buffer(),
+                backward: true,
+            })?;
+            Ok(vec![Some(dx)])
+        });
+        reduce.apply(losses)
+    }
+
+    /// The language-model head and its loss in one: logits are `self` [batch, tokens, width] times `head`ᵀ, `head` being
+    /// [vocabulary, width] as in an embedding table. Returns the sum of losses of each sequence, [batch].
+    ///
+    /// Logits are made, used and dropped a few sequences at a time. Where gradients are recorded they are computed on the
+    /// way, `scale` (one over the targets of the whole step) included; so the result can only be the root of
+    /// [`Tensor::backward`].
+    ///
+    /// # Errors
+    /// Shapes or placements that do not fit.
+    pub fn linear_cross_entropy(
+        &self,
+        head: &Tensor,
+        targets: &Tensor,
+        vocabulary: usize,
+        scale: f32,
+    ) -> Result<Tensor> {
+        let op = "linear_cross_entropy";
+        same_device(op, self, head)?;
+        self.complete(op, "the input")?;
+        head.complete(op, "the head")?;
+        check_targets(op, self, targets)?;
+        let (&[batch, tokens, width], &[rows, head_width]) = (self.local_shape(), head.local_shape()) else {
+            return Err(TensorError::Shape {
+                op,
+                found: format!(
+                    "an input of shape {:?} and a head of shape {:?}",
+                    self.shape(),
+                    head.shape()
+                ),
+                rule: "the input is [batch, tokens, width], the head [vocabulary, width]".into(),
+            });
+        };
+        if width != head_width {
+            return Err(TensorError::Shape {
+                op,
+                found: format!("an input of width {width} and a head of width {head_width}"),
+                rule: "both must be equal".into(),
+            });
+        }
+        let device = self.device().clone();
+        let axis = head.meta().axis_of(&device, 0);
+        let head_sum = dim_sum(op, rows, head.meta().units[0], axis)?;
+        let mut meta = self.meta().clone();
+        meta.local.truncate(1);
+        meta.units.truncate(1);
+        let losses = Tensor::activation(&device, meta)?;
+        let train = device.grad_enabled() && (self.needs_grad() || head.needs_grad());
+        let dx = if train {
+            Some(Tensor::activation(&device, self.meta().clone())?)
+        } else {
+            None
+        };
+        let batch_rows = self.batch_rows();
+        let step = (LOGITS_BYTES / 4 / (tokens * rows).max(1)).clamp(1, batch.max(1));
+        // The largest divisor of the batch that fits, so that the accumulator always grows by the same amount.
+        let step = (1..=step).rev().find(|step| batch.is_multiple_of(*step)).unwrap_or(1);
+        let pieces = Pieces {
+            x: self,
+            head,
+            targets,
+            vocabulary: Vocabulary {
+                size: vocabulary,
+                cols: rows,
+                axis,
+            },
+            head_sum,
+            tokens,
+            width,
+            scale,
+        };
+        let key = head.use_key("linear");
+        let mut head_grad = None;
+        for from in (0..batch).step_by(step.max(1)) {
+            let rows = Rows {
+                skip: batch_rows.skip + from,
+                count: step,
+                ..batch_rows
+            };
+            let logits = pieces.losses(from, step, &losses)?;
+            if let Some(dx) = &dx {
+                let phase = device.runtime().phase();
+                device.runtime().set_phase(Phase::Backward);
+                head_grad = pieces.gradients(from, step, &logits, dx, key, &rows)?;
+                device.runtime().set_phase(phase);
+            }
+        }
+        if head_grad.is_some() && step != batch {
+            return Err(TensorError::Gradient(
+                "the head is made from other tensors and its gradient does not fit in one piece: make it a leaf".into(),
+            ));
+        }
+        Ok(losses.record_node(op, &[self, head], false, true, move |_seed| Ok(vec![dx, head_grad])))
+    }
+}
+
+/// The parts of a fused head that stay the same from piece to piece.
+struct Pieces<'a> {
+    x: &'a Tensor,
+    head: &'a Tensor,
+    targets: &'a Tensor,
+    vocabulary: Vocabulary,
+    head_sum: SumShare,
+    tokens: usize,
+    width: usize,
+    scale: f32,
+}
+
+/// Logits of a piece with what their loss left behind.
+struct Logits {
+    values: Tensor,
+    work: Work,
+}
+
+impl Pieces<'_> {
+    fn part(&self, t: &Tensor, from: usize, count: usize, width: usize) -> BufferRef {
+        let sequence = self.tokens * width;
+        t.buffer().part(from * sequence, count * sequence)
+    }
+
+    /// Logits and losses of `count` sequences.
+    fn losses(&self, from: usize, count: usize, losses: &Tensor) -> Result<Logits> {
+        let device = self.x.device();
+        let m = count * self.tokens;
+        let cols = self.vocabulary.cols;
+        let values = Tensor::activation(device, Meta::replicated(device, Dtype::F32, &[m, cols]))?;
+        device.runtime().issue(MatMul {
+            batch: 1,
+            m,
+            n: cols,
+            a: Matrix::rows(self.part(self.x, from, count, self.width), self.width),
+            b: Matrix::transposed(self.head.buffer(), self.width),
+            to: values.buffer(),
+            to_batch: 0,
+            slot: m * cols,
+            sum: dim_sum("linear_cross_entropy", self.width, self.head.meta().units[1], None)?,
+            bias: None,
+            activation: Activation::None,
+            pre: None,
+        })?;
+        let work = Work::new(m, &self.head_sum, device)?;
+        let tokens = Tensor::activation(device, Meta::replicated(device, Dtype::F32, &[m]))?;
+        let targets = self.part(self.targets, from, count, 1);
+        work.losses(
+            device,
+            values.buffer(),
+            self.vocabulary,
+            self.head_sum,
+            targets,
+            tokens.buffer(),
+        )?;
+        device.runtime().issue(SegmentSums {
+            x: tokens.buffer(),
+            tokens: self.tokens,
+            to: losses.buffer().part(from, count),
+        })?;
+        Ok(Logits { values, work })
+    }
+
+    /// Turns the logits into their gradient and passes it on to the input and the head.
+    fn gradients(
+        &self,
+        from: usize,
+        count: usize,
+        logits: &Logits,
+        dx: &Tensor,
+        key: crate::leaf::UseKey,
+        rows: &Rows,
+    ) -> Result<Option<Tensor>> {
+        let device = self.x.device();
+        let runtime = device.runtime();
+        let m = count * self.tokens;
+        let cols = self.vocabulary.cols;
+        runtime.issue(LogitsGrad {
+            logits: logits.values.buffer(),
+            vocabulary: self.vocabulary,
+            lse: logits.work.lse.buffer(),
+            targets: self.part(self.targets, from, count, 1),
+            scale: self.scale,
+        })?;
+        let partial = partial_of(&self.head_sum);
+        let to = self.part(dx, from, count, self.width);
+        let slots = partial.map_or(1, |partial| partial.slots);
+        let share = match partial {
+            None => None,
+            Some(_) => Some(Tensor::activation(
+                device,
+                Meta::replicated(device, Dtype::F32, &[slots, to.len]),
+            )?),
+        };
+        let product = share.as_ref().map_or(to, Tensor::buffer);
+        runtime.issue(MatMul {
+            batch: 1,
+            m,
+            n: self.width,
+            a: Matrix::rows(logits.values.buffer(), cols),
+            b: Matrix::rows(self.head.buffer(), self.width),
+            to: product,
+            to_batch: 0,
+            slot: to.len,
+            sum: self.head_sum,
+            bias: None,
+            activation: Activation::None,
+            pre: None,
+        })?;
+        if let Some(partial) = partial {
+            let reduction = Reduction::Sum { units: partial.units };
+            let (axis, len) = (partial.axis, to.len);
+            runtime.issue(AllReduce {
+                axis,
+                reduction,
+                from: product,
+                slot: len,
+                len,
+                to,
+            })?;
+        }
+        if !self.head.needs_grad() {
+            return Ok(None);
+        }
+        let grad = WeightGrad::open(self.head, key, rows, self.tokens, rows.count)?;
+        runtime.issue(MatMul {
+            batch: 1,
+            m: cols,
+            n: self.width,
+            a: Matrix::transposed(logits.values.buffer(), cols),
+            b: Matrix::rows(self.part(self.x, from, count, self.width), self.width),
+            to: grad.target.buffer,
+            to_batch: 0,
+            slot: grad.target.slot,
+            sum: grad.target.sum,
+            bias: None,
+            activation: Activation::None,
+            pre: None,
+        })?;
+        grad.finish()
+    }
+}
+
+/// One value a row each: maxima, sums, target logits and log-sums.
+struct Work {
+    max: Tensor,
+    sums: Tensor,
+    target_logits: Tensor,
+    lse: Tensor,
+}
+
+impl Work {
+    fn new(rows: usize, sum: &SumShare, device: &crate::MeshDevice) -> Result<Work> {
+        let slots = partial_of(sum).map_or(1, |partial| partial.slots);
+        let vector = |len: usize| Tensor::activation(device, Meta::replicated(device, Dtype::F32, &[len]));
+        Ok(Work {
+            max: vector(rows)?,
+            sums: vector(slots * rows)?,
+            target_logits: vector(rows)?,
+            lse: vector(rows)?,
+        })
+    }
+
+    /// Issues the commands that turn logits into losses.
+    fn losses(
+        &self,
+        device: &crate::MeshDevice,
+        logits: BufferRef,
+        vocabulary: Vocabulary,
+        sum: SumShare,
+        targets: BufferRef,
+        losses: BufferRef,
+    ) -> Result<()> {
+        let runtime = device.runtime();
+        let rows = self.max.meta().len();
+        runtime.issue(LogitsMax {
+            logits,
+            vocabulary,
+            max: self.max.buffer(),
+        })?;
+        if let Some(axis) = vocabulary.axis {
+            runtime.issue(AllReduce {
+                axis,
+                reduction: Reduction::Max,
+                from: self.max.buffer(),
+                slot: rows,
+                len: rows,
+                to: self.max.buffer(),
+            })?;
+        }
+        runtime.issue(LogitsSum {
+            logits,
+            vocabulary,
+            max: self.max.buffer(),
+            targets,
+            sum,
+            sums: self.sums.buffer(),
+            target_logits: self.target_logits.buffer(),
+        })?;
+        let mut target_logits = self.target_logits.buffer();
+        let selected;
+        if let Some(axis) = vocabulary.axis {
+            self.finish(device, axis, sum, rows)?;
+            selected = Tensor::activation(device, Meta::replicated(device, Dtype::F32, &[rows]))?;
+            runtime.issue(SelectRows {
+                axis,
+                shard: vocabulary.cols,
+                ids: targets,
+                cols: 1,
+                from: target_logits,
+                to: selected.buffer(),
+            })?;
+            target_logits = selected.buffer();
+        }
+        runtime.issue(TokenLoss {
+            max: self.max.buffer(),
+            sum: self.sums.buffer(),
+            target_logits,
+            targets,
+            lse: self.lse.buffer(),
+            loss: losses,
+        })?;
+        Ok(())
+    }
+
+    fn finish(&self, device: &crate::MeshDevice, axis: AxisHandle, sum: SumShare, rows: usize) -> Result<()> {
+        device.runtime().issue(AllReduce {
+            axis,
+            reduction: Reduction::Sum { units: sum.units.count },
+            from: self.sums.buffer(),
+            slot: rows,
+            len: rows,
+            to: self.sums.buffer().part(0, rows),
+        })?;
+        Ok(())
+    }
+}
+
+fn check_targets(op: &'static str, x: &Tensor, targets: &Tensor) -> Result<()> {
+    same_device(op, x, targets)?;
+    x.expect_dtype(op, Dtype::F32)?;
+    targets.expect_dtype(op, Dtype::U32)?;
+    if x.rank() > 0 && targets.local_shape() == &x.local_shape()[..x.rank() - 1] {
+        return Ok(());
+    }
+    Err(TensorError::Shape {
+        op,
+        found: format!(
+            "an input of shape {:?} and targets of shape {:?}",
+            x.shape(),
+            targets.shape()
+        ),
+        rule: "there must be one target for each row of the input".into(),
+    })
+}

@@ -1,0 +1,66 @@
+//! How the leading dimension of a tensor lies in the optimizer step's batch.
+
+use unisono_kernels::order::{Tree, Units};
+use unisono_mesh::AxisHandle;
+use unisono_runtime::ops::SumShare;
+
+/// The sequences (or samples) of a micro-batch within the batch of the whole optimizer step.
+///
+/// Each position of the data-parallel axis owns consecutive sequences of the step's batch; accumulation walks inside that
+/// share. Sums over the batch follow the canonical tree over all `total` sequences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rows {
+    /// Sequences of the whole optimizer step, over all devices.
+    pub total: usize,
+    /// The axis that they are dealt out along.
+    pub axis: Option<AxisHandle>,
+    /// Sequences of each device's share that earlier micro-batches held.
+    pub skip: usize,
+    /// Sequences that this micro-batch holds on each device.
+    pub count: usize,
+}
+
+impl Rows {
+    /// A batch that is one micro-batch: `total` sequences dealt out along `axis`.
+    pub fn whole(total: usize, axis: Option<AxisHandle>) -> Rows {
+        Rows {
+            total,
+            axis,
+            skip: 0,
+            count: total / axis.map_or(1, |axis| axis.size),
+        }
+    }
+
+    /// Sequences that one device owns in the whole step.
+    pub fn per_position(&self) -> usize {
+        self.total / self.axis.map_or(1, |axis| axis.size)
+    }
+
+    /// Whether this micro-batch is all of the step's batch.
+    pub fn is_whole(&self) -> bool {
+        self.skip == 0 && self.count == self.per_position()
+    }
+
+    /// The sum over all rows of a tensor whose sequences have `len` rows each.
+    pub fn sum(&self, len: usize) -> SumShare {
+        SumShare {
+            units: Units { count: self.total, len },
+            axis: self.axis,
+            per_position: self.per_position(),
+            skip: self.skip,
+            count: self.count,
+        }
+    }
+
+    /// Most slots that any device needs while micro-batches of `count` sequences are pushed on its stack.
+    pub fn slots(&self, step: usize) -> usize {
+        let tree = Tree::over_units(self.total);
+        let each = self.per_position();
+        let positions = self.axis.map_or(1, |axis| axis.size);
+        (0..positions)
+            .map(|i| tree.max_spans(i * each, (i + 1) * each, step))
+            .max()
+            .unwrap_or(1)
+            .max(1)
+    }
+}
