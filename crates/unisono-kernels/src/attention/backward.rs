@@ -4,7 +4,7 @@
 //! turn, `dq` gathers over the blocks of keys, so one walk gives all three; a tile of a cut sequence walks for `dq` only or
 //! for `dk` and `dv` only, in the same order.
 
-use super::forward::{GROUP, dots, take};
+use super::forward::{GROUP, NOTHING, dots, take};
 use super::micro::{Micro, Product, Sink, multiply};
 use super::{AttentionGrad, BLOCK, pack, seen};
 use crate::math::lanes::exp;
@@ -235,6 +235,8 @@ fn block_pair<S: Micro>(
             c: block.dv.as_mut_ptr(),
             c_row: padded,
             sink: Sink::Add,
+            ahead: std::ptr::null(),
+            ahead_step: 0,
         };
         // SAFETY: `p` and `ds` hold the block's pairs, `dv` and `dk` its keys.
         unsafe {
@@ -277,7 +279,16 @@ unsafe fn group<S: Micro>(
     let (p, ds) = (&mut block.p[start * BLOCK..], &mut block.ds[start * BLOCK..]);
     // SAFETY: rows of the part and the block.
     unsafe {
-        dots(s, rows, vectors, &queries.q[row * padded..], padded, block.keys, p);
+        dots(
+            s,
+            rows,
+            vectors,
+            &queries.q[row * padded..],
+            padded,
+            block.keys,
+            p,
+            NOTHING,
+        );
         dots(
             s,
             rows,
@@ -286,6 +297,7 @@ unsafe fn group<S: Micro>(
             padded,
             block.values,
             ds,
+            NOTHING,
         );
         let scale = s.splat(a.scale);
         for r in 0..rows {
@@ -316,6 +328,8 @@ unsafe fn group<S: Micro>(
                     c: queries.dq.as_mut_ptr().add(row * padded),
                     c_row: padded,
                     sink: Sink::Add,
+                    ahead: std::ptr::null(),
+                    ahead_step: 0,
                 },
             );
         }

@@ -2,8 +2,7 @@
 
 use super::micro::{Micro, Product, Sink, multiply};
 use super::{Attention, BLOCK, pack};
-use crate::math::lanes::exp;
-use crate::math::ln;
+use crate::math::lanes::{exp, ln};
 use crate::order::Units;
 use crate::scratch::Scratch;
 use crate::simd::LANES;
@@ -11,6 +10,12 @@ use std::ops::Range;
 
 /// Query rows that go through a block of keys together: their scores stay in the first cache.
 pub(super) const GROUP: usize = 16;
+
+/// Memory that will be read soon: a first row of a block, and the distance of its rows.
+pub(super) type Ahead = (*const f32, usize);
+
+/// Nothing will.
+pub(super) const NOTHING: Ahead = (std::ptr::null(), 0);
 
 /// What a tile computes: rows of one sequence and group, row `head * queries + query`.
 pub(super) struct Part {
@@ -111,6 +116,13 @@ pub(super) fn run<S: Micro>(s: S, attention: &Attention, part: Part, scratch: &m
                 (block.values.as_ptr(), padded)
             }
         };
+        // Decoding reads each key and value once, in runs too short for the CPU to foresee: so the products, which work in
+        // the first cache, ask for what comes next.
+        let next = a.k_layout.at(b, (at + 1) * BLOCK, g, 0);
+        let ahead = match in_place {
+            true => [(values, value_row), (a.k.as_ptr().wrapping_add(next), a.k_layout.token)],
+            false => [NOTHING; 2],
+        };
         for first in (0..count).step_by(GROUP) {
             let here = (count - first).min(GROUP);
             let mut bits = [0; GROUP];
@@ -118,7 +130,19 @@ pub(super) fn run<S: Micro>(s: S, attention: &Attention, part: Part, scratch: &m
                 *bits = seen.bits(b, (rows.start + first + i) % a.queries, at);
             }
             // SAFETY: the group's rows of the state, the block's scratch and values.
-            unsafe { group(s, a, &mut state, &mut block, first, here, &bits, values, value_row) };
+            unsafe {
+                group(
+                    s,
+                    a,
+                    &mut state,
+                    &mut block,
+                    first,
+                    here,
+                    &bits,
+                    (values, value_row),
+                    ahead,
+                )
+            };
         }
     }
     finish(s, a, b, g, rows, &state);
@@ -139,8 +163,8 @@ unsafe fn group<S: Micro>(
     first: usize,
     rows: usize,
     bits: &[u64; GROUP],
-    values: *const f32,
-    value_row: usize,
+    (values, value_row): (*const f32, usize),
+    ahead: [Ahead; 2],
 ) {
     let any = bits.iter().fold(0, |any, row| any | row);
     if any == 0 {
@@ -151,7 +175,16 @@ unsafe fn group<S: Micro>(
     let mut factors = [0.0f32; GROUP];
     // SAFETY: sizes as in `run`; the caller's promise for the values.
     unsafe {
-        dots(s, rows, vectors, &state.q[first * d..], d, block.keys, block.scores);
+        dots(
+            s,
+            rows,
+            vectors,
+            &state.q[first * d..],
+            d,
+            block.keys,
+            block.scores,
+            ahead[0],
+        );
         largest(s, rows, vectors, bits, block);
         let scale = s.splat(a.scale);
         let before = s.load(state.top.as_ptr().add(first));
@@ -184,6 +217,8 @@ unsafe fn group<S: Micro>(
                 c: state.acc.as_mut_ptr().add(first * padded),
                 c_row: padded,
                 sink: Sink::Rescale(factors.as_ptr()),
+                ahead: ahead[1].0,
+                ahead_step: ahead[1].1,
             },
         );
     }
@@ -205,6 +240,7 @@ pub(super) unsafe fn dots<S: Micro>(
     q_row: usize,
     keys: &[f32],
     scores: &mut [f32],
+    ahead: Ahead,
 ) {
     let d = keys.len() / BLOCK;
     let leaf = Units::whole(d).leaf();
@@ -229,6 +265,11 @@ pub(super) unsafe fn dots<S: Micro>(
                     c: scores.as_mut_ptr().add(entry * GROUP * BLOCK),
                     c_row: BLOCK,
                     sink: if merges == 0 { Sink::Store } else { Sink::Add },
+                    ahead: match ahead.0.is_null() {
+                        true => ahead.0,
+                        false => ahead.0.wrapping_add(index * leaf),
+                    },
+                    ahead_step: ahead.1,
                 },
             );
         }
@@ -320,30 +361,41 @@ unsafe fn probabilities<S: Micro>(s: S, row: *mut f32, vectors: usize, bits: u64
     sum
 }
 
+/// `out` and `lse` of all rows, sixteen at a time.
 #[inline(always)]
 fn finish<S: Micro>(s: S, a: &Attention, b: usize, g: usize, rows: Range<usize>, state: &Rows) {
     let (d, padded) = (a.head_dim, a.head_dim.next_multiple_of(LANES));
-    for (row, index) in rows.enumerate() {
-        let (head, query) = (index / a.queries, index % a.queries);
-        let total = s.fold(s.read(&state.sum[row * LANES..]));
-        let acc = &state.acc[row * padded..][..padded];
-        // SAFETY: the tile owns the results of its rows.
-        let out = unsafe { a.out.slice(a.out_layout.at(b, query, g, head), d) };
-        // Nothing seen: acc is 0, and 0 · 1 is the answer.
-        let inverse = s.splat(if total == 0.0 { 1.0 } else { 1.0 / total });
-        for (out, acc) in out.chunks_mut(LANES).zip(acc.chunks(LANES)) {
-            s.write(out, s.add(s.mul(s.read(acc), inverse), s.zero()));
+    for first in (0..rows.len()).step_by(GROUP) {
+        let here = (rows.len() - first).min(GROUP);
+        let mut totals = [0.0; GROUP];
+        for (r, total) in totals[..here].iter_mut().enumerate() {
+            *total = s.fold(s.read(&state.sum[(first + r) * LANES..]));
         }
-        if let Some(lse) = a.lse {
-            let at = ((b * a.groups + g) * a.heads_per_group + head) * a.queries + query;
-            // SAFETY: as above.
-            unsafe {
-                lse.slice(at, 1)[0] = if total == 0.0 {
-                    f32::NEG_INFINITY
-                } else {
-                    state.top[row] * a.scale + ln(total)
-                }
-            };
+        let total = s.from_array(totals);
+        // Nothing seen: `acc` is 0, and 0 · 1 is the answer.
+        let nothing = s.eq(total, s.zero());
+        let one = s.splat(1.0);
+        let inverses = s.to_array(s.select(nothing, one, s.div(one, total)));
+        let m = s.mul(s.read(&state.top[first..]), s.splat(a.scale));
+        let lse = s.select(nothing, s.splat(f32::NEG_INFINITY), s.add(m, ln(s, total)));
+        let lse = s.to_array(lse);
+        for r in 0..here {
+            let (head, query) = (
+                (rows.start + first + r) / a.queries,
+                (rows.start + first + r) % a.queries,
+            );
+            let acc = &state.acc[(first + r) * padded..][..padded];
+            // SAFETY: the tile owns the results of its rows.
+            let out = unsafe { a.out.slice(a.out_layout.at(b, query, g, head), d) };
+            let inverse = s.splat(inverses[r]);
+            for (out, acc) in out.chunks_mut(LANES).zip(acc.chunks(LANES)) {
+                s.write(out, s.add(s.mul(s.read(acc), inverse), s.zero()));
+            }
+            if let Some(out) = a.lse {
+                let at = ((b * a.groups + g) * a.heads_per_group + head) * a.queries + query;
+                // SAFETY: as above.
+                unsafe { out.slice(at, 1)[0] = lse[r] };
+            }
         }
     }
 }

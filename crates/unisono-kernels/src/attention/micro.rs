@@ -1,6 +1,8 @@
 //! The one inner product of attention: a few rows of broadcasts times rows of vectors, in registers.
 
 use crate::simd::{LANES, Portable, Simd};
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
 
 /// What becomes of the sums.
 #[derive(Clone, Copy)]
@@ -28,6 +30,9 @@ pub(super) struct Product {
     pub c: *mut f32,
     pub c_row: usize,
     pub sink: Sink,
+    /// Memory that will be read soon: step `t` asks for the line at `ahead[t · ahead_step + n]`; null for nothing.
+    pub ahead: *const f32,
+    pub ahead_step: usize,
 }
 
 /// Register tiles compiled for an instruction set.
@@ -42,6 +47,10 @@ pub(super) trait Micro: Simd {
     /// # Safety
     /// The pointers of `product` reach as far as its fields say; `b` and `c` are read and written in whole vectors.
     unsafe fn tile<const R: usize, const V: usize>(product: &Product);
+
+    /// Asks for the cache line of `p`, which need not be valid, into the second level.
+    #[inline(always)]
+    fn prefetch(_: *const f32) {}
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -59,6 +68,12 @@ impl Micro for crate::simd::Avx512 {
         // SAFETY: only code that holds a token calls this.
         unsafe { compiled::<R, V>(product) }
     }
+
+    #[inline(always)]
+    fn prefetch(p: *const f32) {
+        // SAFETY: a prefetch touches nothing that the program could see, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -75,6 +90,12 @@ impl Micro for crate::simd::Avx2 {
         }
         // SAFETY: only code that holds a token calls this.
         unsafe { compiled::<R, V>(product) }
+    }
+
+    #[inline(always)]
+    fn prefetch(p: *const f32) {
+        // SAFETY: a prefetch touches nothing that the program could see, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
     }
 }
 
@@ -123,6 +144,11 @@ pub(super) unsafe fn multiply<S: Micro>(_: S, rows: usize, vectors: usize, produ
                     seen,
                     c: product.c.add(row * product.c_row + vector * LANES),
                     sink,
+                    // Each line once, with the first rows.
+                    ahead: match product.ahead.is_null() || row > 0 {
+                        true => std::ptr::null(),
+                        false => product.ahead.wrapping_add(vector * LANES),
+                    },
                     ..*product
                 };
                 by_size::<S>(height, width, &part);
@@ -173,7 +199,7 @@ unsafe fn by_size<S: Micro>(rows: usize, vectors: usize, product: &Product) {
 /// # Safety
 /// As for [`Micro::tile`].
 #[inline(always)]
-unsafe fn body<S: Simd, const R: usize, const V: usize>(s: S, product: &Product) {
+unsafe fn body<S: Micro, const R: usize, const V: usize>(s: S, product: &Product) {
     let p = *product;
     let mut sums = [[s.zero(); V]; R];
     // SAFETY: the caller's promise, here and below.
@@ -217,7 +243,7 @@ unsafe fn body<S: Simd, const R: usize, const V: usize>(s: S, product: &Product)
 /// # Safety
 /// As for [`Micro::tile`].
 #[inline(always)]
-unsafe fn every<S: Simd, const R: usize, const V: usize>(
+unsafe fn every<S: Micro, const R: usize, const V: usize>(
     s: S,
     p: &Product,
     from: usize,
@@ -226,6 +252,9 @@ unsafe fn every<S: Simd, const R: usize, const V: usize>(
 ) {
     let mut local = *sums;
     for t in from..to {
+        if !p.ahead.is_null() {
+            (0..V).for_each(|v| S::prefetch(p.ahead.wrapping_add(t * p.ahead_step + v * LANES)));
+        }
         // SAFETY: step `t` of the product.
         unsafe {
             let b: [S::F; V] = std::array::from_fn(|v| s.load(p.b.add(t * p.b_step + v * LANES)));
