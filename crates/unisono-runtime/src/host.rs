@@ -102,15 +102,16 @@ impl Host {
     /// Finds what the task must wait for and hands it to the devices.
     fn enqueue(&mut self, mesh: &Mesh, queue: Queue, task: Task, phase: Phase) {
         let op = task.op();
+        let tiles = op.tiles();
+        if tiles == 0 {
+            // Nothing for anyone to do, and so nothing for anyone to wait for.
+            return;
+        }
         let index = self.issued[queue as usize];
         let mut wait = 0;
         let ledger = &mut self.ledger;
         op.reads(&mut |buffer| wait = wait.max(ledger.read(buffer, queue as usize, index, op.name())));
         op.writes(&mut |buffer| wait = wait.max(ledger.write(buffer, queue as usize, index, op.name())));
-        let tiles = op.tiles();
-        if tiles == 0 {
-            return;
-        }
         self.issued[queue as usize] += 1;
         let Some(cpu) = &mut self.cpu else {
             return;

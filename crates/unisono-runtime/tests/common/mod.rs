@@ -58,7 +58,9 @@ impl Mix {
 
 /// One step of the hash that `Mix` computes.
 pub fn mix(h: u32, x: u32) -> u32 {
-    (h.rotate_left(7) ^ x).wrapping_mul(0x9e37_79b1).wrapping_add(0x7f4a_7c15)
+    (h.rotate_left(7) ^ x)
+        .wrapping_mul(0x9e37_79b1)
+        .wrapping_add(0x7f4a_7c15)
 }
 
 /// The devices of the group that starts at `first`.
@@ -168,7 +170,10 @@ pub struct Draw(pub u64);
 
 impl Draw {
     pub fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (((self.0 >> 33) * n as u64) >> 31) as usize
     }
 }
