@@ -3,14 +3,14 @@
 //! All slices of a call have the same length, any length and alignment; element i of the result depends on elements i only.
 
 use crate::isa::Isa;
-use crate::math::lanes;
 use crate::simd::{LANES, Simd, dispatch};
 
 mod activation;
-mod gradient;
+mod function;
 
 pub use activation::{gelu_erf, gelu_tanh, relu, sigmoid, silu};
-pub use gradient::unary_grad;
+
+use function::Function;
 
 /// Functions of one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -99,6 +99,14 @@ pub fn unary(isa: Isa, op: Unary, x: &[f32], y: &mut [f32]) {
     dispatch!(isa, unary_lanes(op: Unary, x: &[f32], y: &mut [f32]));
 }
 
+/// `dx[i] = dy[i] · op′(x[i])`, x being the input of the forward call.
+///
+/// # Panics
+/// If the lengths differ: a bug in unisono.
+pub fn unary_grad(isa: Isa, op: Unary, x: &[f32], dy: &[f32], dx: &mut [f32]) {
+    dispatch!(isa, unary_grad_lanes(op: Unary, x: &[f32], dy: &[f32], dx: &mut [f32]));
+}
+
 /// `y[i] = op(a[i], b[i])`.
 ///
 /// # Panics
@@ -138,7 +146,8 @@ pub fn fill(y: &mut [f32], value: f32) {
 
 /// `y[i] = f(s, x[i])`; a tail is padded with +0 on the way in.
 ///
-/// `f` is a lane function by its name, or a closure marked `#[inline(always)]`.
+/// `f` is a closure marked `#[inline(always)]`, or the name of an operation of a few instructions: a larger function passed by
+/// name is not always inlined (see [`function`]).
 #[inline(always)]
 pub(crate) fn map<S: Simd>(s: S, x: &[f32], y: &mut [f32], f: impl Fn(S, S::F) -> S::F) {
     same_length(x.len(), y.len());
@@ -192,25 +201,62 @@ fn same_length(a: usize, b: usize) {
 #[inline(always)]
 fn unary_lanes<S: Simd>(s: S, op: Unary, x: &[f32], y: &mut [f32]) {
     match op {
-        Unary::Neg => map(s, x, y, S::neg),
-        Unary::Relu => map(s, x, y, relu),
-        Unary::Gelu => map(s, x, y, gelu_erf),
-        Unary::GeluTanh => map(s, x, y, gelu_tanh),
-        Unary::Silu => map(s, x, y, silu),
-        Unary::Exp => map(s, x, y, lanes::exp),
-        Unary::Ln => map(s, x, y, lanes::ln),
-        Unary::Tanh => map(s, x, y, lanes::tanh),
-        Unary::Sigmoid => map(s, x, y, sigmoid),
-        Unary::Sqrt => map(s, x, y, S::sqrt),
-        Unary::Rsqrt => map(s, x, y, lanes::rsqrt),
-        Unary::Square => map(s, x, y, square),
-        Unary::Abs => map(s, x, y, S::abs),
+        Unary::Neg => values::<S, function::Neg>(s, x, y),
+        Unary::Relu => values::<S, function::Relu>(s, x, y),
+        Unary::Gelu => values::<S, function::Gelu>(s, x, y),
+        Unary::GeluTanh => values::<S, function::GeluTanh>(s, x, y),
+        Unary::Silu => values::<S, function::Silu>(s, x, y),
+        Unary::Exp => values::<S, function::Exp>(s, x, y),
+        Unary::Ln => values::<S, function::Ln>(s, x, y),
+        Unary::Tanh => values::<S, function::Tanh>(s, x, y),
+        Unary::Sigmoid => values::<S, function::Sigmoid>(s, x, y),
+        Unary::Sqrt => values::<S, function::Sqrt>(s, x, y),
+        Unary::Rsqrt => values::<S, function::Rsqrt>(s, x, y),
+        Unary::Square => values::<S, function::Square>(s, x, y),
+        Unary::Abs => values::<S, function::Abs>(s, x, y),
     }
 }
 
 #[inline(always)]
-fn square<S: Simd>(s: S, x: S::F) -> S::F {
-    s.mul(x, x)
+fn unary_grad_lanes<S: Simd>(s: S, op: Unary, x: &[f32], dy: &[f32], dx: &mut [f32]) {
+    match op {
+        Unary::Neg => grads::<S, function::Neg>(s, x, dy, dx),
+        Unary::Relu => grads::<S, function::Relu>(s, x, dy, dx),
+        Unary::Gelu => grads::<S, function::Gelu>(s, x, dy, dx),
+        Unary::GeluTanh => grads::<S, function::GeluTanh>(s, x, dy, dx),
+        Unary::Silu => grads::<S, function::Silu>(s, x, dy, dx),
+        Unary::Exp => grads::<S, function::Exp>(s, x, dy, dx),
+        Unary::Ln => grads::<S, function::Ln>(s, x, dy, dx),
+        Unary::Tanh => grads::<S, function::Tanh>(s, x, dy, dx),
+        Unary::Sigmoid => grads::<S, function::Sigmoid>(s, x, dy, dx),
+        Unary::Sqrt => grads::<S, function::Sqrt>(s, x, dy, dx),
+        Unary::Rsqrt => grads::<S, function::Rsqrt>(s, x, dy, dx),
+        Unary::Square => grads::<S, function::Square>(s, x, dy, dx),
+        Unary::Abs => grads::<S, function::Abs>(s, x, dy, dx),
+    }
+}
+
+#[inline(always)]
+fn values<S: Simd, F: Function>(s: S, x: &[f32], y: &mut [f32]) {
+    map(
+        s,
+        x,
+        y,
+        #[inline(always)]
+        |s, x| F::value(s, x),
+    );
+}
+
+#[inline(always)]
+fn grads<S: Simd, F: Function>(s: S, x: &[f32], dy: &[f32], dx: &mut [f32]) {
+    zip(
+        s,
+        x,
+        dy,
+        dx,
+        #[inline(always)]
+        |s, x, d| F::grad(s, x, d),
+    );
 }
 
 /// The larger, or NaN.

@@ -157,13 +157,14 @@ fn sum_rows<S: Simd, const R: usize>(s: S, this: &mut Columns, row: usize) {
     let part = |a: &'_ [f32], r: usize| -> *const f32 { a[(row + r) * this.cols + this.col..][..width].as_ptr() };
     let x: [*const f32; R] = std::array::from_fn(|r| part(this.x, r));
     let dy: [*const f32; R] = std::array::from_fn(|r| part(this.dy, r));
-    let normal: [Normal<S::F>; R] = std::array::from_fn(
-        #[inline(always)]
-        |r| Normal {
-            mean: s.splat(this.mean.map_or(0.0, |mean| mean[row + r])),
-            rstd: s.splat(this.rstd[row + r]),
-        },
-    );
+    let mut normal = [Normal {
+        mean: s.zero(),
+        rstd: s.zero(),
+    }; R];
+    for (r, normal) in normal.iter_mut().enumerate() {
+        normal.mean = s.splat(this.mean.map_or(0.0, |mean| mean[row + r]));
+        normal.rstd = s.splat(this.rstd[row + r]);
+    }
     let (gamma, beta) = (this.gamma_sum.as_mut_ptr(), this.beta_sum.as_mut_ptr());
     let mut i = 0;
     while i + LANES <= width {

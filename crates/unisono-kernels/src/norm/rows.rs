@@ -107,10 +107,10 @@ impl RowOrder {
                 if leaf + 1 == self.leaves_per_unit {
                     merges += self.unit_merges(unit);
                 }
-                let mut top = acc.map(
-                    #[inline(always)]
-                    |lanes| s.fold(lanes),
-                );
+                let mut top = [0.0; K];
+                for (top, lanes) in top.iter_mut().zip(acc) {
+                    *top = s.fold(lanes);
+                }
                 for _ in 0..merges {
                     spans.depth -= 1;
                     for (t, below) in top.iter_mut().zip(&spans.stack[spans.depth % DEPTH]) {

@@ -27,16 +27,16 @@ pub(crate) fn each_word<S: Simd>(s: S, stream: &Stream, first: u64, n: usize, mu
     let mut i = head;
     while i + TURN <= n {
         let words = turn(s, stream, (first + i as u64) / 4);
-        for (k, words) in words.into_iter().enumerate() {
-            f(i + k * LANES, LANES, words);
+        for (k, words) in words.iter().enumerate() {
+            f(i + k * LANES, LANES, *words);
         }
         i += TURN;
     }
     if i < n {
-        for words in turn(s, stream, (first + i as u64) / 4) {
+        for words in &turn(s, stream, (first + i as u64) / 4) {
             let count = LANES.min(n - i);
             if count > 0 {
-                f(i, count, words);
+                f(i, count, *words);
             }
             i += count;
         }
