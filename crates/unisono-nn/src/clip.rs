@@ -26,9 +26,14 @@ impl GradientNorm {
     /// Too little memory.
     pub fn new(device: &MeshDevice, parameters: usize, max_norm: Option<f32>) -> Result<GradientNorm> {
         let runtime = device.runtime();
+        let control = runtime.alloc(CONTROL, Kind::Optimizer)?;
+        runtime.issue(unisono_runtime::ops::fill::Fill {
+            to: control.r(),
+            value: 1.0,
+        })?;
         Ok(GradientNorm {
             squares: runtime.alloc(parameters.max(1), Kind::Optimizer)?,
-            control: runtime.alloc(CONTROL, Kind::Optimizer)?,
+            control,
             max_norm,
         })
     }

@@ -26,7 +26,6 @@ pub struct Tensor {
 }
 
 pub(crate) struct Inner {
-    pub id: u64,
     pub device: MeshDevice,
     /// Keeps the memory; views of one buffer share it.
     pub memory: Rc<Buffer>,
@@ -111,7 +110,6 @@ impl Tensor {
     /// A tensor in memory that exists.
     pub(crate) fn view(device: &MeshDevice, memory: Rc<Buffer>, buffer: BufferRef, meta: Meta) -> Tensor {
         let inner = Inner {
-            id: device.next_id(),
             device: device.clone(),
             memory,
             buffer,

@@ -48,13 +48,13 @@ impl Optimizer for AdamW {
     fn step(&mut self, parameters: &[Parameter], lr: f64, step: u64, control: BufferRef) -> Result<()> {
         let c = &self.config;
         let hyper = Hyper {
-            lr: lr as f32,
-            beta1: c.beta1 as f32,
-            beta2: c.beta2 as f32,
-            eps: c.epsilon as f32,
+            lr: lr,
+            beta1: c.beta1,
+            beta2: c.beta2,
+            eps: c.epsilon,
             weight_decay: 0.0,
-            bias_correction1: (1.0 - math::powi(c.beta1, step + 1)) as f32,
-            bias_correction2: (1.0 - math::powi(c.beta2, step + 1)) as f32,
+            bias_correction1: 1.0 - math::powi(c.beta1, step + 1),
+            bias_correction2: 1.0 - math::powi(c.beta2, step + 1),
             grad_scale: 1.0,
         };
         for (parameter, (m, v)) in parameters.iter().zip(&self.moments) {
@@ -64,7 +64,7 @@ impl Optimizer for AdamW {
             let decays = parameter.decay || c.decay_norms_and_biases;
             parameter.tensor.device().runtime().issue(AdamWStep {
                 hyper: Hyper {
-                    weight_decay: if decays { c.weight_decay as f32 } else { 0.0 },
+                    weight_decay: if decays { c.weight_decay } else { 0.0 },
                     ..hyper
                 },
                 control: Some(control),

@@ -55,10 +55,10 @@ impl Optimizer for Sgd {
             let decays = parameter.decay || c.decay_norms_and_biases;
             parameter.tensor.device().runtime().issue(SgdStep {
                 hyper: Hyper {
-                    lr: lr as f32,
-                    momentum: c.momentum as f32,
-                    dampening: c.dampening as f32,
-                    weight_decay: if decays { c.weight_decay as f32 } else { 0.0 },
+                    lr: lr,
+                    momentum: c.momentum,
+                    dampening: c.dampening,
+                    weight_decay: if decays { c.weight_decay } else { 0.0 },
                     nesterov: c.nesterov,
                     grad_scale: 1.0,
                     first_step: step == 0,

@@ -4,23 +4,23 @@
 //! where a device's shard lies in the global tensor.
 
 pub mod all_reduce;
-//WAIT pub mod attention;
+pub mod attention;
 pub mod cache;
 pub mod copy;
-//WAIT pub mod cross_entropy;
+pub mod cross_entropy;
 pub mod digest;
-//WAIT pub mod dropout;
-//WAIT pub mod elementwise;
+pub mod dropout;
+pub mod elementwise;
 pub mod embedding;
 pub mod fill;
 pub mod gather;
-//WAIT pub mod matmul;
+pub mod matmul;
 pub mod nll;
-//WAIT pub mod norm;
-//WAIT pub mod optimizer;
-//WAIT pub mod random;
+pub mod norm;
+pub mod optimizer;
+pub mod random;
 pub mod reduce;
-//WAIT pub mod softmax;
+pub mod softmax;
 
 use crate::buffer::BufferRef;
 use crate::place::Place;

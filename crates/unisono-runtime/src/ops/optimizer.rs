@@ -16,7 +16,8 @@ pub const CONTROL: usize = 4;
 ///
 /// `norm` is the global gradient norm, the square root of the parameters' squared norms added in the table's order;
 /// `scale` what gradients are multiplied by (1, or `max_norm / (norm + 1e-6)` where that is smaller); `go` is 1 where norm
-/// and loss are finite and 0 otherwise: then no update is made.
+/// and loss are finite and 0 otherwise: then no update is made. Once it is 0 it stays 0, so that the steps which the host
+/// had issued before it heard of the bad one change nothing either; set it to 1 before the first step.
 #[derive(Clone, Debug)]
 pub struct Control {
     /// Squared norms, one a parameter, in the order of the model's table; empty for no norm.
@@ -36,7 +37,8 @@ impl Op for Control {
 
     fn reads(&self, see: &mut dyn FnMut(BufferRef)) {
         self.squares.map(&mut *see);
-        self.loss.map(see);
+        self.loss.map(&mut *see);
+        see(self.to);
     }
 
     fn writes(&self, see: &mut dyn FnMut(BufferRef)) {
@@ -59,7 +61,8 @@ impl Op for Control {
             Some(max) if norm > max => max / (norm + 1e-6),
             _ => 1.0,
         };
-        let go = if norm.is_finite() && loss.is_finite() { 1.0 } else { 0.0 };
+        let before = place.f32(self.to)[2];
+        let go = if before != 0.0 && norm.is_finite() && loss.is_finite() { 1.0 } else { 0.0 };
         place.write(self.to, 0, CONTROL).copy_from_slice(&[norm, scale, go, loss]);
     }
 }
