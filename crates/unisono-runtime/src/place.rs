@@ -1,6 +1,7 @@
 //! Where a tile runs: the mesh, the device, and the devices' memory.
 
 use crate::buffer::BufferRef;
+use crate::command::Op;
 use unisono_kernels::out::Out;
 use unisono_mesh::Mesh;
 
@@ -28,9 +29,22 @@ pub struct Place<'a> {
     pub device: usize,
     /// Every device's arena, indexed by logical device.
     pub arenas: &'a [Arena],
+    /// The operation that runs: debug builds check that it touches only what it has declared, because the queues know of
+    /// nothing else.
+    op: &'a dyn Op,
 }
 
 impl<'a> Place<'a> {
+    /// Where a tile of `op` runs.
+    pub(crate) fn new(mesh: &'a Mesh, device: usize, arenas: &'a [Arena], op: &'a dyn Op) -> Place<'a> {
+        Place {
+            mesh,
+            device,
+            arenas,
+            op,
+        }
+    }
+
     /// The floats of `buffer` on this device.
     pub fn f32(&self, buffer: BufferRef) -> &'a [f32] {
         self.f32_on(self.device, buffer)
@@ -38,21 +52,21 @@ impl<'a> Place<'a> {
 
     /// The integers of `buffer` on this device.
     pub fn u32(&self, buffer: BufferRef) -> &'a [u32] {
-        let arena = self.arena(self.device, buffer);
+        let arena = self.arena(self.device, buffer, Access::Read);
         // SAFETY: as in `f32_on`; u32 and f32 have the same size and alignment and every bit pattern is valid for both.
         unsafe { std::slice::from_raw_parts(arena.base.add(buffer.offset).cast::<u32>(), buffer.len) }
     }
 
     /// The bytes of `buffer` on this device, four an element.
     pub fn u8(&self, buffer: BufferRef) -> &'a [u8] {
-        let arena = self.arena(self.device, buffer);
+        let arena = self.arena(self.device, buffer, Access::Read);
         // SAFETY: as in `f32_on`; every byte of an element is a valid u8.
         unsafe { std::slice::from_raw_parts(arena.base.add(buffer.offset).cast::<u8>(), 4 * buffer.len) }
     }
 
     /// The floats of `buffer` on `device`, a peer in a collective.
     pub fn f32_on(&self, device: usize, buffer: BufferRef) -> &'a [f32] {
-        let arena = self.arena(device, buffer);
+        let arena = self.arena(device, buffer, Access::Read);
         // SAFETY: the range lies inside the arena (checked in `arena`), which is mapped, zero-initialised and outlives the
         // workers. The queues run a command only when every earlier writer of the buffer has ended and no later one has
         // begun, and the command declared that it reads it, so nobody writes these elements meanwhile.
@@ -66,7 +80,7 @@ impl<'a> Place<'a> {
 
     /// `buffer` on `device`, a peer in a collective, for tiles that write disjoint parts of it.
     pub fn out_on(&self, device: usize, buffer: BufferRef) -> Out<'a, f32> {
-        let arena = self.arena(device, buffer);
+        let arena = self.arena(device, buffer, Access::Write);
         // SAFETY: inside the arena as checked; the queues let only this command touch the buffer now, and an operation's
         // tiles write disjoint parts of it.
         unsafe { Out::shared(arena.base.add(buffer.offset), buffer.len) }
@@ -74,7 +88,7 @@ impl<'a> Place<'a> {
 
     /// `buffer` on this device as integers, for tiles that write disjoint parts of it.
     pub fn out_u32(&self, buffer: BufferRef) -> Out<'a, u32> {
-        let arena = self.arena(self.device, buffer);
+        let arena = self.arena(self.device, buffer, Access::Write);
         // SAFETY: as in `out_on`.
         unsafe { Out::shared(arena.base.add(buffer.offset).cast::<u32>(), buffer.len) }
     }
@@ -97,7 +111,10 @@ impl<'a> Place<'a> {
         unsafe { self.out_u32(buffer).slice(from, len) }
     }
 
-    fn arena(&self, device: usize, buffer: BufferRef) -> Arena {
+    fn arena(&self, device: usize, buffer: BufferRef, access: Access) -> Arena {
+        if cfg!(debug_assertions) {
+            self.check_declared(device, buffer, access);
+        }
         let arena = self.arenas[device];
         assert!(
             buffer
@@ -109,4 +126,30 @@ impl<'a> Place<'a> {
         );
         arena
     }
+
+    /// What an operation writes it may also read: whoever must be waited for by a writer includes whoever a reader waits for.
+    fn check_declared(&self, device: usize, buffer: BufferRef, access: Access) {
+        let mut declared = false;
+        let mut see = |known: BufferRef| {
+            let end = known.offset + known.len;
+            declared |= known.id == buffer.id && known.offset <= buffer.offset && buffer.offset + buffer.len <= end;
+        };
+        self.op.writes(&mut see);
+        if access == Access::Read {
+            self.op.reads(&mut see);
+        }
+        assert!(
+            declared && (device == self.device || self.op.group().is_some()),
+            "bug in unisono: {} touches {buffer:?} ({access:?}) of device {device} on device {} without having declared it",
+            self.op.name(),
+            self.device
+        );
+    }
+}
+
+/// What a tile wants to do with a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
 }

@@ -287,11 +287,11 @@ fn busy_time_goes_to_the_phase_and_collectives_to_communication() {
     let report = runtime.report();
     let millis = |phase: Phase| report.phase(phase).busy.as_secs_f64() * 1e3;
     assert!(
-        millis(Phase::Backward) >= 4.0 && millis(Phase::Backward) < 100.0,
+        millis(Phase::Backward) >= 4.0 && millis(Phase::Backward) < 1000.0,
         "{}",
         millis(Phase::Backward)
     );
-    assert!(millis(Phase::Communication) >= 2.0 && millis(Phase::Communication) < 100.0);
+    assert!(millis(Phase::Communication) >= 2.0 && millis(Phase::Communication) < 1000.0);
     assert_eq!(millis(Phase::Forward), 0.0);
     assert!(report.wall.as_secs_f64() >= 4e-3);
 }
@@ -341,4 +341,45 @@ fn a_freed_buffer_is_not_used() {
     let b = runtime.alloc(4, Kind::Data).expect("memory");
     assert_eq!(b.offset, stale.offset);
     let _ = runtime.issue(Mix::new(stale, &[], 1).command());
+}
+
+/// Writes a buffer that it does not name.
+#[derive(Debug)]
+struct Sly(BufferRef);
+
+impl Op for Sly {
+    fn name(&self) -> &'static str {
+        "sly"
+    }
+    fn reads(&self, see: &mut dyn FnMut(BufferRef)) {
+        see(self.0);
+    }
+    fn writes(&self, _see: &mut dyn FnMut(BufferRef)) {}
+    fn cost(&self, _mesh: &Mesh) -> Cost {
+        Cost::default()
+    }
+    fn tiles(&self) -> usize {
+        1
+    }
+    fn run(&self, place: &Place<'_>, _tile: usize, _scratch: &mut Scratch) {
+        place.write(self.0, 0, 1)[0] = 1.0;
+    }
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn an_operation_touches_only_what_it_has_declared() {
+    hush();
+    let runtime = open(&[("dp", 2)], 1);
+    let a = runtime.alloc(4, Kind::Data).expect("memory");
+    runtime
+        .issue(Command::Custom(Arc::new(Sly(a.r()))))
+        .expect("no failure yet");
+    let RuntimeError::CommandFailed { reason, .. } = runtime.sync().expect_err("caught") else {
+        panic!("another error");
+    };
+    assert_eq!(
+        reason,
+        "bug in unisono: sly touches b1[0+4] (Write) of device 0 on device 0 without having declared it"
+    );
 }

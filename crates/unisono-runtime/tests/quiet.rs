@@ -153,5 +153,5 @@ fn more_workers_than_cores_are_no_disaster() {
     };
     burn(1000);
     let (one, many) = (time(1), time(16));
-    assert!(many < 1.5 * one, "16 workers took {many:.3} s, one took {one:.3} s");
+    assert!(many < 3.0 * one, "16 workers took {many:.3} s, one took {one:.3} s");
 }

@@ -164,11 +164,7 @@ impl Scheduler {
         // SAFETY: this worker is in the run of the entry, so its device has not ended it and does not before `leave` below.
         let entry = unsafe { self.logs[job.queue].entry(job.index) };
         let op = entry.task.op();
-        let place = Place {
-            mesh: &self.mesh,
-            device: job.device,
-            arenas: self.arenas.all(),
-        };
+        let place = Place::new(&self.mesh, job.device, self.arenas.all(), op);
         let handed_out = &self.handed_out[job.device][job.queue].0;
         let scratch = &mut worker.scratch;
         let result = catch_unwind(AssertUnwindSafe(|| {
