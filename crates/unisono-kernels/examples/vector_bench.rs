@@ -16,11 +16,11 @@ use unisono_kernels::random::{fill_normal_on, fill_uniform_on};
 use unisono_kernels::scratch::Scratch;
 use unisono_kernels::softmax::{softmax, softmax_grad};
 
-/// Median of nine timings of `work` over `elements`, each moving `bytes` bytes an element.
+/// Best of 21 timings of `work` over `elements`, each moving `bytes` bytes an element.
 fn time(name: &str, elements: usize, bytes: usize, mut work: impl FnMut()) {
-    let repeats = (4_000_000 / elements).max(1);
+    let repeats = (1_000_000 / elements).max(1);
     work();
-    let mut times: Vec<f64> = (0..9)
+    let mut times: Vec<f64> = (0..21)
         .map(|_| {
             let start = Instant::now();
             for _ in 0..repeats {
@@ -30,7 +30,7 @@ fn time(name: &str, elements: usize, bytes: usize, mut work: impl FnMut()) {
         })
         .collect();
     times.sort_by(f64::total_cmp);
-    let ns = times[4] / elements as f64 * 1e9;
+    let ns = times[0] / elements as f64 * 1e9;
     println!("  {name:<22}{ns:8.3} ns/element {:8.1} GB/s", bytes as f64 / ns);
 }
 

@@ -55,17 +55,9 @@ fn turn<S: Simd>(s: S, stream: &Stream, block: u64) -> [S::U; 4] {
     // A sum that wrapped is smaller than its parts.
     let c1 = s.select_u(s.ge_u(c0, low), high, s.add_u(high, s.splat_u(1)));
     let (c2, c3) = (s.splat_u(stream.site), s.splat_u(stream.step));
-    let mut even = [c0, c1, c2, c3];
-    let mut odd = [s.odd_to_even_u(c0), s.odd_to_even_u(c1), c2, c3];
-    let mut key = [s.splat_u(stream.seed as u32), s.splat_u((stream.seed >> 32) as u32)];
-    for _ in 0..10 {
-        even = round(s, even, key);
-        odd = round(s, odd, key);
-        key = [
-            s.add_u(key[0], s.splat_u(0x9E37_79B9)),
-            s.add_u(key[1], s.splat_u(0xBB67_AE85)),
-        ];
-    }
+    // One after the other: the state of both at once would not fit the registers of AVX2.
+    let even = rounds(s, [c0, c1, c2, c3], stream.seed);
+    let odd = rounds(s, [s.odd_to_even_u(c0), s.odd_to_even_u(c1), c2, c3], stream.seed);
     s.transpose4_u([
         s.weave_even_u(even[0], odd[0]),
         s.weave_even_u(even[1], odd[1]),
@@ -74,7 +66,21 @@ fn turn<S: Simd>(s: S, stream: &Stream, block: u64) -> [S::U; 4] {
     ])
 }
 
-/// One round of Philox in the even lanes.
+/// The ten rounds of Philox in the even lanes.
+#[inline(always)]
+fn rounds<S: Simd>(s: S, mut counter: [S::U; 4], seed: u64) -> [S::U; 4] {
+    let mut key = [s.splat_u(seed as u32), s.splat_u((seed >> 32) as u32)];
+    for _ in 0..10 {
+        counter = round(s, counter, key);
+        key = [
+            s.add_u(key[0], s.splat_u(0x9E37_79B9)),
+            s.add_u(key[1], s.splat_u(0xBB67_AE85)),
+        ];
+    }
+    counter
+}
+
+/// One round.
 #[inline(always)]
 fn round<S: Simd>(s: S, c: [S::U; 4], key: [S::U; 2]) -> [S::U; 4] {
     let p0 = s.mul_even_u(c[0], s.splat_u(0xD251_1F53));
