@@ -163,16 +163,16 @@ pub enum DataError {
 }
 
 impl DataError {
-    /// An error of reading.
-    pub(crate) fn read(path: &Path, error: &io::Error) -> Self {
+    /// An error of reading, with the system's words made plainer where that is possible.
+    pub fn read(path: &Path, error: &io::Error) -> Self {
         DataError::Read {
             path: path.display().to_string(),
             reason: reason(error),
         }
     }
 
-    /// An error of writing.
-    pub(crate) fn write(path: &Path, error: &io::Error) -> Self {
+    /// An error of writing, likewise.
+    pub fn write(path: &Path, error: &io::Error) -> Self {
         DataError::Write {
             path: path.display().to_string(),
             reason: reason(error),
