@@ -3,8 +3,11 @@
 //! `cargo run --release -p unisono-kernels --example gemm_bench [-- [isa] [name filter] [threads]]`
 //!
 //! Each repetition measures the peak, throws the operands out of the caches, and times one product; printed are medians
-//! (and the best) over the repetitions, and the median of the shares of the peak.
+//! (and the best) over the repetitions, and the medians of the shares of the peak: by the clock, and by the CPU time of the
+//! busiest thread, which other programs on the machine disturb less.
+//! `REPS=n` sets the number of repetitions, `WARM=1` leaves the operands in the caches.
 
+use std::alloc::Layout;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use unisono_kernels::gemm::peak::fma_peak;
@@ -46,14 +49,55 @@ const SHAPES: [Shape; 9] = [
     shape("decode 1x768x3072", 1, 768, 3072, false, false),
 ];
 
-fn numbers(len: usize, seed: u32) -> Vec<f32> {
-    let mut x = seed;
-    (0..len)
-        .map(|_| {
+/// Memory as the runtime's arena gives it: aligned, and on huge pages where the system has them.
+struct Memory {
+    ptr: *mut f32,
+    len: usize,
+    layout: Layout,
+}
+
+impl Memory {
+    fn new(len: usize) -> Memory {
+        let layout =
+            Layout::from_size_align((len * 4).next_multiple_of(1 << 21).max(1 << 21), 1 << 21).expect("a size");
+        // SAFETY: the layout is not empty.
+        let ptr = unsafe { std::alloc::alloc(layout) }.cast::<f32>();
+        assert!(!ptr.is_null(), "no memory for {len} floats");
+        #[cfg(target_os = "linux")]
+        if std::env::var_os("SMALL_PAGES").is_none() {
+            unsafe extern "C" {
+                fn madvise(at: *mut std::ffi::c_void, len: usize, advice: i32) -> i32;
+            }
+            const MADV_HUGEPAGE: i32 = 14;
+            // SAFETY: advice about memory that was just allocated.
+            unsafe { madvise(ptr.cast(), layout.size(), MADV_HUGEPAGE) };
+        }
+        // SAFETY: `len` floats were allocated.
+        unsafe { ptr.write_bytes(0, len) };
+        Memory { ptr, len, layout }
+    }
+
+    fn numbers(len: usize, seed: u32) -> Memory {
+        let mut memory = Memory::new(len);
+        let mut x = seed;
+        for v in memory.slice() {
             x = x.wrapping_mul(1664525).wrapping_add(1013904223);
-            (x >> 8) as f32 / 16777216.0 - 0.5
-        })
-        .collect()
+            *v = (x >> 8) as f32 / 16777216.0 - 0.5;
+        }
+        memory
+    }
+
+    fn slice(&mut self) -> &mut [f32] {
+        // SAFETY: `len` initialised floats, borrowed as long as `self` is.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr, self.len) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout.
+        unsafe { std::alloc::dealloc(self.ptr.cast(), self.layout) }
+    }
 }
 
 fn median(values: &mut [f64]) -> f64 {
@@ -69,13 +113,41 @@ fn flush(memory: &mut [f32]) {
     std::hint::black_box(memory);
 }
 
-/// Seconds of one product on `threads` threads; threads start together.
-fn time(g: &Gemm, scratches: &mut [Scratch]) -> f64 {
+/// Seconds that the calling thread has run, not counting waits for a core.
+#[cfg(target_os = "linux")]
+fn thread_time() -> f64 {
+    #[repr(C)]
+    struct Timespec {
+        seconds: i64,
+        nanoseconds: i64,
+    }
+    unsafe extern "C" {
+        fn clock_gettime(clock: i32, time: *mut Timespec) -> i32;
+    }
+    const CLOCK_THREAD_CPUTIME_ID: i32 = 3;
+    let mut time = Timespec {
+        seconds: 0,
+        nanoseconds: 0,
+    };
+    // SAFETY: the C library fills in the structure that it is given.
+    unsafe { clock_gettime(CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    time.seconds as f64 + time.nanoseconds as f64 * 1e-9
+}
+
+/// Wall time, where no better is at hand.
+#[cfg(not(target_os = "linux"))]
+fn thread_time() -> f64 {
+    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    START.get_or_init(Instant::now).elapsed().as_secs_f64()
+}
+
+/// Seconds of one product on `threads` threads that start together: by the clock, and the busiest thread's own.
+fn time(g: &Gemm, scratches: &mut [Scratch]) -> (f64, f64) {
     let next = AtomicUsize::new(0);
     let tiles = g.tiles();
     let ready = AtomicUsize::new(0);
     let threads = scratches.len();
-    let spans: Vec<(Instant, Instant)> = std::thread::scope(|scope| {
+    let spans: Vec<(Instant, Instant, f64)> = std::thread::scope(|scope| {
         let workers: Vec<_> = scratches
             .iter_mut()
             .map(|scratch| {
@@ -85,11 +157,11 @@ fn time(g: &Gemm, scratches: &mut [Scratch]) -> f64 {
                     while ready.load(Ordering::Acquire) < threads {
                         std::hint::spin_loop();
                     }
-                    let start = Instant::now();
+                    let (start, cpu) = (Instant::now(), thread_time());
                     loop {
                         let tile = next.fetch_add(1, Ordering::Relaxed);
                         if tile >= tiles {
-                            break (start, Instant::now());
+                            break (start, Instant::now(), thread_time() - cpu);
                         }
                         g.run(tile, scratch);
                     }
@@ -103,7 +175,8 @@ fn time(g: &Gemm, scratches: &mut [Scratch]) -> f64 {
     });
     let start = spans.iter().map(|s| s.0).min().expect("a thread");
     let end = spans.iter().map(|s| s.1).max().expect("a thread");
-    (end - start).as_secs_f64()
+    let cpu = spans.iter().map(|s| s.2).fold(0.0, f64::max);
+    ((end - start).as_secs_f64(), cpu)
 }
 
 fn main() {
@@ -116,15 +189,20 @@ fn main() {
         .cloned()
         .unwrap_or_default();
     let repetitions: usize = std::env::var("REPS").ok().and_then(|r| r.parse().ok()).unwrap_or(9);
-    println!("{}, median of {repetitions}, cold", isa.name());
-    let mut junk = vec![0.0f32; 24 << 20];
+    let warm = std::env::var_os("WARM").is_some();
+    println!(
+        "{}, median of {repetitions}, {}",
+        isa.name(),
+        if warm { "warm" } else { "cold" }
+    );
+    let mut junk = Memory::new(24 << 20);
     for threads in [1, 2] {
         if only.is_some_and(|t| t != threads) {
             continue;
         }
         for s in SHAPES.iter().filter(|s| s.name.contains(&filter)) {
-            let (a, b) = (numbers(s.m * s.k, 1), numbers(s.k * s.n, 2));
-            let mut c = vec![0.0f32; s.m * s.n];
+            let (mut a, mut b) = (Memory::numbers(s.m * s.k, 1), Memory::numbers(s.k * s.n, 2));
+            let mut c = Memory::new(s.m * s.n);
             let g = Gemm {
                 batch: 1,
                 a_batch: 0,
@@ -133,16 +211,16 @@ fn main() {
                 m: s.m,
                 n: s.n,
                 a: Mat {
-                    data: &a,
+                    data: a.slice(),
                     row_stride: if s.a_transposed { 1 } else { s.k },
                     col_stride: if s.a_transposed { s.m } else { 1 },
                 },
                 b: Mat {
-                    data: &b,
+                    data: b.slice(),
                     row_stride: if s.b_transposed { 1 } else { s.n },
                     col_stride: if s.b_transposed { s.k } else { 1 },
                 },
-                c: Out::new(&mut c),
+                c: Out::new(c.slice()),
                 c_row: s.n,
                 slot: s.m * s.n,
                 sum: Share::whole(Units::whole(s.k)),
@@ -152,25 +230,30 @@ fn main() {
             };
             let mut scratches: Vec<Scratch> = (0..threads).map(|_| Scratch::new(isa)).collect();
             time(&g, &mut scratches);
-            let (mut rates, mut shares, mut peaks) = (vec![], vec![], vec![]);
+            let (mut rates, mut peaks, mut shares, mut own) = (vec![], vec![], vec![], vec![]);
             for _ in 0..repetitions {
-                flush(&mut junk);
+                if !warm {
+                    flush(junk.slice());
+                }
                 let before = fma_peak(isa, threads, 0.01);
-                let rate = g.flops() as f64 / time(&g, &mut scratches) / 1e9;
+                let (wall, cpu) = time(&g, &mut scratches);
                 let peak = before.max(fma_peak(isa, threads, 0.01));
-                rates.push(rate);
+                let flops = g.flops() as f64 / 1e9;
+                rates.push(flops / wall);
                 peaks.push(peak);
-                shares.push(rate / peak);
+                shares.push(flops / wall / peak);
+                own.push(flops / cpu / peak);
             }
             let best = rates.iter().copied().fold(0.0, f64::max);
             let bytes = 4.0 * (s.m * s.k + s.k * s.n + s.m * s.n) as f64;
             let rate = median(&mut rates);
             println!(
-                "{threads}T {:26} {rate:7.1} GFLOP/s (best {best:6.1}, {:5.1} GB/s)  peak {:6.1}  {:5.1} %  {} tiles",
+                "{threads}T {:26} {rate:7.1} GFLOP/s (best {best:6.1}, {:5.1} GB/s)  peak {:6.1}  {:5.1} %  by CPU time {:5.1} %  {} tiles",
                 s.name,
                 rate * bytes / g.flops() as f64,
                 median(&mut peaks),
                 100.0 * median(&mut shares),
+                100.0 * median(&mut own),
                 g.tiles(),
             );
         }

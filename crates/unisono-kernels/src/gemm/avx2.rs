@@ -40,6 +40,11 @@ impl Kernel for Avx2 {
     }
 
     #[inline(always)]
+    fn pin(x: Self::F) -> Self::F {
+        x
+    }
+
+    #[inline(always)]
     fn prefetch(p: *const f32) {
         // SAFETY: a prefetch touches nothing that the program could see, whatever the address.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }

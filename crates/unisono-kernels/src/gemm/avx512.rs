@@ -30,10 +30,24 @@ impl Kernel for Avx512 {
     }
 
     #[inline(always)]
+    fn pin(x: __m512) -> __m512 {
+        // SAFETY: the token's type proves the instruction set.
+        unsafe { pin(x) }
+    }
+
+    #[inline(always)]
     fn prefetch(p: *const f32) {
         // SAFETY: a prefetch touches nothing that the program could see, whatever the address.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
     }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn pin(mut x: __m512) -> __m512 {
+    // SAFETY: no instruction at all, only the claim that there is one that needs and changes `x`.
+    unsafe { std::arch::asm!("/* {} */", inout(zmm_reg) x, options(nostack, preserves_flags)) };
+    x
 }
 
 unsafe fn by_rows<const V: usize>(micro: &Micro, rows: usize) {
@@ -70,20 +84,24 @@ fn first(n: usize) -> __mmask16 {
 
 #[target_feature(enable = "avx512f")]
 unsafe fn pack_outputs(src: *const f32, stride: usize, outs: usize, k: usize, dst: *mut f32, width: usize) {
-    let (low, high) = (first(outs), first(outs.saturating_sub(16)));
     // SAFETY: masks leave out what is not there; stores reach at most 16 floats past the panel, in ascending order, so
     // that what they spill is overwritten by the next step.
     unsafe {
-        if width > 16 {
+        if outs == 32 {
             for p in 0..k {
-                let from = src.add(p * stride);
-                _mm512_storeu_ps(dst.add(p * width), _mm512_maskz_loadu_ps(low, from));
-                _mm512_storeu_ps(
-                    dst.add(p * width + 16),
-                    _mm512_maskz_loadu_ps(high, from.wrapping_add(16)),
-                );
+                let (from, to) = (src.add(p * stride), dst.add(p * 32));
+                _mm512_storeu_ps(to, _mm512_loadu_ps(from));
+                _mm512_storeu_ps(to.add(16), _mm512_loadu_ps(from.add(16)));
+            }
+        } else if width > 16 {
+            let high = first(outs.saturating_sub(16));
+            for p in 0..k {
+                let (from, to) = (src.add(p * stride), dst.add(p * width));
+                _mm512_storeu_ps(to, _mm512_loadu_ps(from));
+                _mm512_storeu_ps(to.add(16), _mm512_maskz_loadu_ps(high, from.add(16)));
             }
         } else {
+            let low = first(outs);
             for p in 0..k {
                 let row = _mm512_maskz_loadu_ps(low, src.add(p * stride));
                 _mm512_storeu_ps(dst.add(p * width), row);
@@ -94,34 +112,60 @@ unsafe fn pack_outputs(src: *const f32, stride: usize, outs: usize, k: usize, ds
 
 #[target_feature(enable = "avx512f")]
 unsafe fn pack_steps(src: *const f32, stride: usize, outs: usize, k: usize, dst: *mut f32, width: usize) {
-    let mut o = 0;
-    while o < width {
+    for o in (0..width).step_by(16) {
         let rows = outs.saturating_sub(o).min(16);
-        let mut p = 0;
-        while p < k {
-            let steps = (k - p).min(16);
-            let mask = first(steps);
-            let mut x = [_mm512_setzero_ps(); 16];
-            // SAFETY: rows and lanes that are not there are not read; stores reach at most 16 floats past the panel.
-            // A group of 16 outputs that ends inside the panel ends at its right edge, so spills go to later steps only.
-            unsafe {
-                if rows == 16 && steps == 16 {
-                    for (i, row) in x.iter_mut().enumerate() {
-                        *row = _mm512_loadu_ps(src.add((o + i) * stride + p));
-                    }
-                } else {
-                    for (i, row) in x.iter_mut().enumerate().take(rows) {
-                        *row = _mm512_maskz_loadu_ps(mask, src.add((o + i) * stride + p));
-                    }
-                }
-                let t = transpose(x);
-                for (i, column) in t.iter().enumerate().take(steps) {
-                    _mm512_storeu_ps(dst.add((p + i) * width + o), *column);
+        // SAFETY: as the caller promises for the whole.
+        unsafe {
+            let (src, dst) = (src.wrapping_add(o * stride), dst.add(o));
+            match rows {
+                16 => pack_group::<16>(src, stride, 16, k, dst, width),
+                12 => pack_group::<12>(src, stride, 12, k, dst, width),
+                _ => pack_group::<0>(src, stride, rows, k, dst, width),
+            }
+        }
+    }
+}
+
+/// [`pack_steps`] for up to 16 outputs: `N` of them, or `outs` where N is 0; the other lanes are +0.
+#[target_feature(enable = "avx512f")]
+unsafe fn pack_group<const N: usize>(
+    src: *const f32,
+    stride: usize,
+    outs: usize,
+    k: usize,
+    dst: *mut f32,
+    width: usize,
+) {
+    let outs = if N == 0 { outs } else { N };
+    let zero = _mm512_setzero_ps();
+    let whole = k / 16 * 16;
+    // SAFETY: rows and lanes that are not there are not read. Stores reach at most 16 floats past the panel: a group that
+    // ends inside the panel ends at its right edge, so what is spilled lies in later steps, which are stored later.
+    unsafe {
+        for p in (0..whole).step_by(16) {
+            let mut x = [zero; 16];
+            for i in 0..16 {
+                if i < outs {
+                    x[i] = _mm512_loadu_ps(src.add(i * stride + p));
                 }
             }
-            p += 16;
+            let t = transpose(x);
+            for i in 0..16 {
+                _mm512_storeu_ps(dst.add((p + i) * width), t[i]);
+            }
         }
-        o += 16;
+        if whole < k {
+            let mut x = [zero; 16];
+            for i in 0..16 {
+                if i < outs {
+                    x[i] = _mm512_maskz_loadu_ps(first(k - whole), src.add(i * stride + whole));
+                }
+            }
+            let t = transpose(x);
+            for (i, column) in t.iter().enumerate().take(k - whole) {
+                _mm512_storeu_ps(dst.add((whole + i) * width), *column);
+            }
+        }
     }
 }
 

@@ -3,91 +3,20 @@
 use super::Gemm;
 use super::blocks::{Block, Blocks, MAX_LEAVES};
 use super::epilogue::{Finish, finish};
-use super::kernel::{Kernel, Merges, Micro, pack_any};
+use super::feed::{Feed, Side};
+use super::kernel::{Job, Kernel, Merges, Micro};
 use super::tiling::Tile;
 use crate::scratch::Scratch;
 use crate::simd::LANES;
 
 /// Where the packing routines may write past a panel's end.
-const SLACK: usize = 16;
-
-/// Lines of memory that will be packed next, asked for a few at a time while the multiply-adds run.
-struct Ahead {
-    base: *const f32,
-    stride: usize,
-    lines: usize,
-    total: usize,
-    next: usize,
-    step: usize,
-}
-
-impl Ahead {
-    const NONE: Ahead = Ahead {
-        base: std::ptr::null(),
-        stride: 0,
-        lines: 1,
-        total: 0,
-        next: 0,
-        step: 0,
-    };
-
-    /// `outs × steps` elements at `base`, in `calls` portions.
-    fn new(base: *const f32, strides: (usize, usize), outs: usize, steps: usize, calls: usize) -> Ahead {
-        let (rows, len, stride) = match strides {
-            (1, step) => (steps, outs, step),
-            (out, 1) => (outs, steps, out),
-            _ => return Ahead::NONE,
-        };
-        let lines = len.div_ceil(LANES) + usize::from(!len.is_multiple_of(LANES) || !stride.is_multiple_of(LANES));
-        Ahead {
-            base,
-            stride,
-            lines,
-            total: rows * lines,
-            next: 0,
-            step: (rows * lines).div_ceil(calls.max(1)),
-        }
-    }
-
-    #[inline(always)]
-    fn advance<K: Kernel>(&mut self) {
-        let end = (self.next + self.step).min(self.total);
-        let (mut row, mut line) = (self.next / self.lines, self.next % self.lines);
-        for _ in self.next..end {
-            K::prefetch(self.base.wrapping_add(row * self.stride + line * LANES));
-            line += 1;
-            if line == self.lines {
-                line = 0;
-                row += 1;
-            }
-        }
-        self.next = end;
-    }
-}
-
-/// Packs `outs × k` elements from `src` with the fastest routine that fits the strides (of outputs and of steps).
-unsafe fn pack<K: Kernel>(
-    src: *const f32,
-    strides: (usize, usize),
-    outs: usize,
-    k: usize,
-    dst: *mut f32,
-    width: usize,
-) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        match strides {
-            (1, step) => K::pack_outputs(src, step, outs, k, dst, width),
-            (out, 1) => K::pack_steps(src, out, outs, k, dst, width),
-            _ => pack_any(src, strides, outs, k, dst, width),
-        }
-    }
-}
+pub(super) const SLACK: usize = 16;
 
 /// The parts of the scratch memory.
 struct Rooms {
-    a: *mut f32,
-    b: *mut f32,
+    /// Panels of A and one panel of B, for the block in work and for the next.
+    a: [*mut f32; 2],
+    b: [*mut f32; 2],
     local: *mut f32,
     stack: *mut f32,
     sums: *mut f32,
@@ -107,6 +36,8 @@ pub(super) unsafe fn tile<K: Kernel>(g: &Gemm, index: usize, scratch: &mut Scrat
     let depth = blocks.max_depth();
     let lens = [
         tile.rows * blocks.max_len() + SLACK,
+        tile.rows * blocks.max_len() + SLACK,
+        K::NR * blocks.max_len() + SLACK,
         K::NR * blocks.max_len() + SLACK,
         blocks.max_leaves() * entry,
         depth * down * across * entry,
@@ -115,33 +46,42 @@ pub(super) unsafe fn tile<K: Kernel>(g: &Gemm, index: usize, scratch: &mut Scrat
     let rounded = lens.map(|len| len.next_multiple_of(LANES));
     let memory = scratch.floats(rounded.iter().sum()).as_mut_ptr();
     let mut at = 0;
-    let [a, b, local, stack, sums] = rounded.map(|len| {
+    let [a0, a1, b0, b1, local, stack, sums] = rounded.map(|len| {
         // SAFETY: the parts lie one after the other inside the scratch memory.
         let part = unsafe { memory.add(at) };
         at += len;
         part
     });
-    let rooms = Rooms {
-        a,
-        b,
-        local,
-        stack,
-        sums,
-    };
     let mut run = Run::<K> {
         g,
         tile,
-        rooms,
+        rooms: Rooms {
+            a: [a0, a1],
+            b: [b0, b1],
+            local,
+            stack,
+            sums,
+        },
         down,
         across,
-        a: g.a
-            .data
-            .as_ptr()
-            .wrapping_add(batch * g.a_batch + tile.row * g.a.row_stride),
-        b: g.b
-            .data
-            .as_ptr()
-            .wrapping_add(batch * g.b_batch + tile.col * g.b.col_stride),
+        a: Side {
+            src: g
+                .a
+                .data
+                .as_ptr()
+                .wrapping_add(batch * g.a_batch + tile.row * g.a.row_stride),
+            out: g.a.row_stride,
+            step: g.a.col_stride,
+        },
+        b: Side {
+            src: g
+                .b
+                .data
+                .as_ptr()
+                .wrapping_add(batch * g.b_batch + tile.col * g.b.col_stride),
+            out: g.b.col_stride,
+            step: g.b.row_stride,
+        },
         c: batch * g.c_batch + tile.row * g.c_row + tile.col,
         kernel: std::marker::PhantomData,
     };
@@ -150,6 +90,13 @@ pub(super) unsafe fn tile<K: Kernel>(g: &Gemm, index: usize, scratch: &mut Scrat
     let mut depth = slots_before;
     let mut table = [Merges::default(); MAX_LEAVES];
     let mut next = walk.next();
+    if let Some(block) = &next {
+        // SAFETY: the caller's promise, and rooms as large as the largest block asks.
+        unsafe {
+            run.feed_a(block, 4, 0).finish::<K>();
+            run.feed_b(block, 0, 4, 0).finish::<K>();
+        }
+    }
     while let Some(block) = next {
         next = walk.next();
         let left = blocks.merges(&block, depth, &mut table);
@@ -188,65 +135,90 @@ struct Run<'a, K> {
     down: usize,
     across: usize,
     /// A at the tile's first row, B at its first column, C (an index) at its first element.
-    a: *const f32,
-    b: *const f32,
+    a: Side,
+    b: Side,
     c: usize,
     kernel: std::marker::PhantomData<K>,
 }
 
 impl<K: Kernel> Run<'_, K> {
+    /// Packs the panels of A for `block` into the first room.
+    fn feed_a(&self, block: &Block, portions: usize, room: usize) -> Feed {
+        Feed::new(
+            self.a.at(0, block.k),
+            self.tile.rows,
+            K::MR,
+            1,
+            block.len(),
+            portions,
+            self.rooms.a[room],
+        )
+    }
+
+    /// Packs the panel of B for `block` that begins at column `j` of the tile.
+    fn feed_b(&self, block: &Block, j: usize, portions: usize, room: usize) -> Feed {
+        Feed::new(
+            self.b.at(j, block.k),
+            K::NR.min(self.tile.cols - j),
+            K::NR,
+            LANES,
+            block.len(),
+            portions,
+            self.rooms.b[room],
+        )
+    }
+
+    /// Runs one block over the whole tile. Its panels of A and the first one of B are packed; meanwhile those of the
+    /// next block are.
     unsafe fn block(&mut self, phase: &Phase) {
-        let (g, tile, block) = (self.g, self.tile, &phase.block);
-        let k = block.len();
-        let (a_strides, b_strides) = ((g.a.row_stride, g.a.col_stride), (g.b.col_stride, g.b.row_stride));
-        let a_block = self.a.wrapping_add(block.k * g.a.col_stride);
-        let b_block = self.b.wrapping_add(block.k * g.b.row_stride);
-        // SAFETY: panels lie one after the other; a panel's slack is the next one's beginning, packed later.
-        unsafe {
-            for i in (0..tile.rows).step_by(K::MR) {
-                let rows = K::MR.min(tile.rows - i);
-                let src = a_block.wrapping_add(i * g.a.row_stride);
-                pack::<K>(src, a_strides, rows, k, self.rooms.a.add(i * k), rows);
-            }
-        }
+        let tile = self.tile;
+        let quads = phase.block.leaves * (phase.block.leaf / 4);
         let mut next_a = match &phase.next {
-            Some(next) => Ahead::new(
-                self.a.wrapping_add(next.k * g.a.col_stride),
-                a_strides,
-                tile.rows,
-                next.len(),
-                self.down * self.across,
-            ),
-            None => Ahead::NONE,
+            Some(next) => self.feed_a(next, self.across, 1),
+            None => Feed::none(),
         };
         for j in (0..tile.cols).step_by(K::NR) {
             let cols = K::NR.min(tile.cols - j);
-            let vectors = cols.div_ceil(LANES);
-            let src = b_block.wrapping_add(j * g.b.col_stride);
-            // SAFETY: the panel's room is as large as the largest block.
-            unsafe { pack::<K>(src, b_strides, cols, k, self.rooms.b, vectors * LANES) };
-            let mut next_b = if j + K::NR < tile.cols {
-                let cols = K::NR.min(tile.cols - j - K::NR);
-                Ahead::new(src.wrapping_add(K::NR * g.b.col_stride), b_strides, cols, k, self.down)
-            } else if let Some(next) = &phase.next {
-                let src = self.b.wrapping_add(next.k * g.b.row_stride);
-                Ahead::new(src, b_strides, K::NR.min(tile.cols), next.len(), self.down)
-            } else {
-                Ahead::NONE
+            // The first portion is only asked for, so one call fewer packs.
+            let portions = self.down - usize::from(self.down > 1);
+            let mut next_b = match &phase.next {
+                _ if j + K::NR < tile.cols => self.feed_b(&phase.block, j + K::NR, portions, 1),
+                Some(next) => self.feed_b(next, 0, portions, 1),
+                None => Feed::none(),
             };
             for i in (0..tile.rows).step_by(K::MR) {
                 let rows = K::MR.min(tile.rows - i);
-                next_a.advance::<K>();
-                next_b.advance::<K>();
-                // SAFETY: as for the whole.
-                unsafe { self.register_tile(phase, (i, j), (rows, cols)) };
+                // SAFETY: the caller's promise.
+                unsafe {
+                    let mut room = if rows == K::MR && cols > K::NR - LANES {
+                        quads
+                    } else {
+                        0
+                    };
+                    let b = next_b.advance::<K>(room);
+                    room -= b.count;
+                    let a = next_a.advance::<K>(room);
+                    self.register_tile(phase, (i, j), (rows, cols), [b, a]);
+                }
             }
+            // SAFETY: as above.
+            unsafe { next_b.finish::<K>() };
+            self.rooms.b.swap(0, 1);
         }
+        // SAFETY: as above.
+        unsafe { next_a.finish::<K>() };
+        self.rooms.a.swap(0, 1);
     }
 
     /// The block's part of one register tile, at row `i` and column `j` of the tile.
     #[inline(always)]
-    unsafe fn register_tile(&self, phase: &Phase, (i, j): (usize, usize), (rows, cols): (usize, usize)) {
+    unsafe fn register_tile(
+        &self,
+        phase: &Phase,
+        (i, j): (usize, usize),
+        (rows, cols): (usize, usize),
+        jobs: [Job; 2],
+    ) {
         let (g, block) = (self.g, &phase.block);
         let entry = K::MR * K::NR;
         let level = self.down * self.across * entry;
@@ -272,8 +244,8 @@ impl<K: Kernel> Run<'_, K> {
                 _ => (stack.add(top * level), K::NR),
             };
             let micro = Micro {
-                a: self.rooms.a.add(i * block.len()),
-                b: self.rooms.b,
+                a: self.rooms.a[0].add(i * block.len()),
+                b: self.rooms.b[0],
                 leaf: block.leaf,
                 merges: phase.merges,
                 carry: block.carry_in,
@@ -282,7 +254,14 @@ impl<K: Kernel> Run<'_, K> {
                 below_stride: level,
                 dst,
                 dst_stride,
+                jobs,
             };
+            // What the kernel adds and where it stores is asked for now, a whole block ahead.
+            let popped = phase.depth - below;
+            for level_below in 1..=popped {
+                prefetch_rows::<K>(micro.below.wrapping_sub(level_below * level), K::NR, rows, vectors);
+            }
+            prefetch_rows::<K>(dst, dst_stride, rows, vectors);
             K::micro(&micro, rows, vectors);
             for l in 0..mine {
                 let from = self.rooms.local.add(l * entry);
@@ -339,6 +318,16 @@ unsafe fn store_entry<K: Kernel>(entry: *const f32, to: *mut f32, stride: usize,
         for j in 0..cols {
             // SAFETY: `cols` floats of each row. +0 is added, as entries from inside a block may be −0.
             unsafe { *to.add(r * stride + j) = *entry.add(r * K::NR + j) + 0.0 };
+        }
+    }
+}
+
+/// Asks for the lines of a register tile in memory.
+#[inline(always)]
+fn prefetch_rows<K: Kernel>(first: *const f32, stride: usize, rows: usize, vectors: usize) {
+    for r in 0..rows {
+        for v in 0..vectors {
+            K::prefetch(first.wrapping_add(r * stride + v * LANES));
         }
     }
 }

@@ -13,6 +13,103 @@ pub(super) struct Merges {
     pub below: u8,
 }
 
+/// Packing that the micro-kernel does on the side, a little after every fourth step: its multiply-adds leave most of the
+/// other units idle, while the same packing between two register tiles would hold them up.
+#[derive(Clone, Copy)]
+pub(super) struct Job {
+    /// What one portion is.
+    pub kind: JobKind,
+    /// Portions left.
+    pub count: usize,
+    /// Where the next portion is read, and the distance between steps (copy) or between outputs (transpose).
+    pub src: *const f32,
+    pub stride: usize,
+    /// Where it goes.
+    pub dst: *mut f32,
+    /// Distance in bytes to what the next job will read, which is asked for.
+    pub ahead: isize,
+}
+
+/// The kinds of packing on the side.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum JobKind {
+    /// One step of contiguous outputs: one vector, packed steps `MR` apart.
+    CopyA,
+    /// One step of contiguous outputs: `V` vectors, packed steps `NR` apart.
+    CopyB,
+    /// Four steps of four outputs, of `MR` outputs.
+    TransposeA,
+    /// Four steps of four outputs, of `NR` outputs.
+    TransposeB,
+}
+
+impl Job {
+    /// Nothing to do.
+    pub const NONE: Job = Job {
+        kind: JobKind::CopyB,
+        count: 0,
+        src: std::ptr::null(),
+        stride: 0,
+        dst: std::ptr::null_mut(),
+        ahead: 0,
+    };
+
+    /// Does one portion of the job, if any is left.
+    ///
+    /// # Safety
+    /// `src` and `dst` are valid for what `count` says.
+    #[inline(always)]
+    unsafe fn portion<K: Kernel>(&mut self, s: K, group: &mut usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.kind {
+                JobKind::CopyA => {
+                    s.store(self.dst, s.load(self.src));
+                    K::prefetch(self.src.wrapping_byte_offset(self.ahead));
+                    self.src = self.src.wrapping_add(self.stride);
+                    self.dst = self.dst.wrapping_add(K::MR);
+                }
+                JobKind::CopyB => {
+                    for v in 0..K::V {
+                        let at = v * LANES;
+                        s.store(self.dst.wrapping_add(at), s.load(self.src.wrapping_add(at)));
+                        K::prefetch(self.src.wrapping_add(at).wrapping_byte_offset(self.ahead));
+                    }
+                    self.src = self.src.wrapping_add(self.stride);
+                    self.dst = self.dst.wrapping_add(K::NR);
+                }
+                JobKind::TransposeA => self.transpose::<K>(K::MR, group),
+                JobKind::TransposeB => self.transpose::<K>(K::NR, group),
+            }
+            self.count -= 1;
+        }
+    }
+
+    /// Four steps of four outputs, element by element: integer moves leave the vector units alone.
+    #[inline(always)]
+    unsafe fn transpose<K: Kernel>(&mut self, width: usize, group: &mut usize) {
+        let mut src = self.src;
+        for o in 0..4 {
+            for p in 0..4 {
+                // SAFETY: the caller's promise.
+                unsafe { *self.dst.wrapping_add(p * width + o).cast::<u32>() = *src.wrapping_add(p).cast::<u32>() };
+            }
+            K::prefetch(src.wrapping_byte_offset(self.ahead));
+            src = src.wrapping_add(self.stride);
+        }
+        *group += 4;
+        if *group < width {
+            self.src = src;
+            self.dst = self.dst.wrapping_add(4);
+        } else {
+            // Back to the first output, four steps on.
+            self.src = src.wrapping_sub(width * self.stride).wrapping_add(4);
+            self.dst = self.dst.wrapping_add(3 * width + 4);
+            *group = 0;
+        }
+    }
+}
+
 /// One register tile's work in one block of the contracted dimension.
 ///
 /// A stack entry is a tile of rows that are [`Kernel::NR`] floats apart.
@@ -37,6 +134,9 @@ pub(super) struct Micro<'a> {
     pub dst: *mut f32,
     /// Distance between rows of `dst`.
     pub dst_stride: usize,
+    /// Packing on the side; together at most as many portions as the leaves have whole quadruples of steps. Only tiles of
+    /// `MR` rows of `V` vectors do it.
+    pub jobs: [Job; 2],
 }
 
 /// A micro-kernel with its packing, for one instruction set.
@@ -67,6 +167,10 @@ pub(super) trait Kernel: Simd {
     /// # Safety
     /// As for [`Kernel::pack_outputs`].
     unsafe fn pack_steps(src: *const f32, stride: usize, outs: usize, k: usize, dst: *mut f32, width: usize);
+
+    /// `x`, computed here and not later: the compiler may move no multiply-add from before to after this point.
+    /// (It would, across a branch, and spill what it needs for that.)
+    fn pin(x: Self::F) -> Self::F;
 
     /// Asks for the cache line of `p`, which need not be valid, into the second level.
     fn prefetch(p: *const f32);
@@ -108,6 +212,11 @@ pub(super) unsafe fn body<K: Kernel, const R: usize, const V: usize>(s: K, t: &M
     unsafe {
         let (mut a, mut b) = (t.a, t.b);
         let (mut local, mut below) = (t.local, t.below);
+        let [mut job, mut later] = t.jobs;
+        if job.count == 0 {
+            (job, later.count) = (later, 0);
+        }
+        let mut group = 0;
         let last = t.merges.len() - 1;
         for (i, merges) in t.merges.iter().enumerate() {
             let mut acc = [[s.zero(); V]; R];
@@ -127,6 +236,19 @@ pub(super) unsafe fn body<K: Kernel, const R: usize, const V: usize>(s: K, t: &M
                 a = a.add(4 * R);
                 b = b.add(4 * V * LANES);
                 left -= 4;
+                for row in &mut acc {
+                    for x in row {
+                        *x = K::pin(*x);
+                    }
+                }
+                if R == K::MR && V == K::V && job.count > 0 {
+                    job.portion(s, &mut group);
+                    if job.count == 0 {
+                        job = later;
+                        later.count = 0;
+                        group = 0;
+                    }
+                }
             }
             while left > 0 {
                 step::<K, R, V>(s, a, b, &mut acc);

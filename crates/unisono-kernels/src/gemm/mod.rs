@@ -16,6 +16,7 @@ mod avx512;
 mod blocks;
 mod drive;
 mod epilogue;
+mod feed;
 mod kernel;
 pub mod peak;
 mod portable;
@@ -203,5 +204,6 @@ impl Gemm<'_> {
     }
 }
 
+#[cfg(test)]
 #[cfg(test)]
 mod tests;

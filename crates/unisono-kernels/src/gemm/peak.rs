@@ -10,7 +10,7 @@ const CHAINS: usize = 12;
 const ROUNDS: usize = 20_000;
 
 /// GFLOP/s (a multiply-add counts as 2) of `threads` threads that do nothing but fused multiply-adds on `isa` for about
-/// `seconds`: the best of several short stretches, so that other load on the machine disturbs little.
+/// `seconds`: the median of many short stretches, so that other load on the machine disturbs little.
 pub fn fma_peak(isa: Isa, threads: usize, seconds: f64) -> f64 {
     let until = Instant::now() + Duration::from_secs_f64(seconds);
     let rates: Vec<f64> = std::thread::scope(|scope| {
@@ -23,15 +23,16 @@ pub fn fma_peak(isa: Isa, threads: usize, seconds: f64) -> f64 {
 }
 
 fn one_thread(isa: Isa, until: Instant) -> f64 {
-    let mut best = 0.0f64;
+    let mut rates = Vec::new();
     loop {
         let start = Instant::now();
         let sum = dispatch!(isa, stretch() -> f32);
         let elapsed = start.elapsed().as_secs_f64();
         std::hint::black_box(sum);
-        best = best.max((2 * LANES * CHAINS * ROUNDS) as f64 / elapsed / 1e9);
+        rates.push((2 * LANES * CHAINS * ROUNDS) as f64 / elapsed / 1e9);
         if Instant::now() >= until {
-            return best;
+            rates.sort_by(f64::total_cmp);
+            return rates[rates.len() / 2];
         }
     }
 }

@@ -32,5 +32,10 @@ impl Kernel for Portable {
     }
 
     #[inline(always)]
+    fn pin(x: Self::F) -> Self::F {
+        x
+    }
+
+    #[inline(always)]
     fn prefetch(_p: *const f32) {}
 }

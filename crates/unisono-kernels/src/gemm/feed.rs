@@ -1,0 +1,202 @@
+//! Packing in small portions between register tiles, so that memory works while the multiply-adds run.
+//!
+//! Each portion's source lines are asked for one register tile ahead. (A whole panel at once would not do: rows whose
+//! distance is a multiple of a large power of two share few sets of the caches, and would throw each other out.)
+
+use super::kernel::{Job, JobKind, Kernel, pack_any};
+use crate::simd::LANES;
+
+/// A matrix side to be packed: outputs are rows of A or columns of B, steps run along the contracted dimension.
+#[derive(Clone, Copy)]
+pub(super) struct Side {
+    /// Output 0, step 0.
+    pub src: *const f32,
+    /// Distance between outputs.
+    pub out: usize,
+    /// Distance between steps.
+    pub step: usize,
+}
+
+impl Side {
+    /// The side from this output and step on.
+    pub fn at(&self, output: usize, step: usize) -> Side {
+        Side {
+            src: self.src.wrapping_add(output * self.out + step * self.step),
+            ..*self
+        }
+    }
+
+    /// Packs `outs × k` elements with the fastest routine that fits the strides: step p at `dst[p * width..]`.
+    ///
+    /// # Safety
+    /// The CPU has K's instruction set, the elements exist, `dst` has room for them and [`super::drive::SLACK`] more.
+    pub unsafe fn pack<K: Kernel>(&self, outs: usize, k: usize, dst: *mut f32, width: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match (self.out, self.step) {
+                (1, step) => K::pack_outputs(self.src, step, outs, k, dst, width),
+                (out, 1) => K::pack_steps(self.src, out, outs, k, dst, width),
+                (out, step) => pack_any(self.src, (out, step), outs, k, dst, width),
+            }
+        }
+    }
+
+    /// Asks for the lines of `outs × k` elements.
+    #[inline(always)]
+    fn prefetch<K: Kernel>(&self, outs: usize, k: usize) {
+        let (rows, len, stride) = match (self.out, self.step) {
+            (1, step) => (k, outs, step),
+            (out, 1) => (outs, k, out),
+            _ => return,
+        };
+        for row in 0..rows {
+            let first = self.src.wrapping_add(row * stride);
+            let mut line = (first as usize & !63) as *const f32;
+            let end = first.wrapping_add(len);
+            while line < end {
+                K::prefetch(line);
+                line = line.wrapping_add(LANES);
+            }
+        }
+    }
+}
+
+/// Panels that are packed one portion after the other.
+pub(super) struct Feed {
+    side: Side,
+    /// Where the panel goes that is being packed.
+    dst: *mut f32,
+    /// Outputs left, those of the panel included; outputs of a full panel.
+    outs: usize,
+    per_panel: usize,
+    /// Steps of each panel, of a portion, and done.
+    k: usize,
+    portion: usize,
+    at: usize,
+    /// Panels as wide as their outputs rounded up to this.
+    round: usize,
+    started: bool,
+}
+
+impl Feed {
+    /// `outs × k` elements in panels of `per_panel` outputs (rounded up to a multiple of `round`), each in about
+    /// `portions` portions; the panels follow each other from `dst` on.
+    pub fn new(
+        side: Side,
+        outs: usize,
+        per_panel: usize,
+        round: usize,
+        k: usize,
+        portions: usize,
+        dst: *mut f32,
+    ) -> Feed {
+        Feed {
+            side,
+            dst,
+            outs,
+            per_panel,
+            k,
+            portion: k.div_ceil(portions.max(1)).next_multiple_of(4),
+            at: 0,
+            round,
+            started: false,
+        }
+    }
+
+    /// Nothing to pack.
+    pub fn none() -> Feed {
+        let side = Side {
+            src: std::ptr::null(),
+            out: 0,
+            step: 0,
+        };
+        Feed::new(side, 0, 1, 1, 0, 1, std::ptr::null_mut())
+    }
+
+    /// The next portion as a job for the micro-kernel, of at most `most` of its quadruples; the first call only asks for
+    /// the source. What cannot be done on the side is packed at once.
+    ///
+    /// # Safety
+    /// As for [`Side::pack`], for all the panels.
+    #[inline(always)]
+    pub unsafe fn advance<K: Kernel>(&mut self, most: usize) -> Job {
+        if self.outs == 0 {
+            return Job::NONE;
+        }
+        let outs = self.outs.min(self.per_panel);
+        let steps = self.portion.min(self.k - self.at);
+        if !self.started {
+            self.started = true;
+            self.side.at(0, self.at).prefetch::<K>(outs, steps);
+            return Job::NONE;
+        }
+        let side = self.side.at(0, self.at);
+        let of_a = self.round == 1;
+        let (kind, stride, count) = match (of_a, self.side.out, self.side.step) {
+            (true, 1, step) => (JobKind::CopyA, step, steps),
+            (false, 1, step) => (JobKind::CopyB, step, steps),
+            (true, out, 1) => (JobKind::TransposeA, out, steps / 4 * (K::MR / 4)),
+            (false, out, 1) => (JobKind::TransposeB, out, steps / 4 * (K::NR / 4)),
+            _ => (JobKind::CopyB, 0, usize::MAX),
+        };
+        // A vector of A is wider than its panel and would read past the last rows' end: those are packed at once.
+        let whole = outs == self.per_panel && (kind != JobKind::CopyA || self.outs >= LANES);
+        let transpose = matches!(kind, JobKind::TransposeA | JobKind::TransposeB);
+        let fits =
+            whole && count <= most && (!transpose || steps.is_multiple_of(4) && self.per_panel.is_multiple_of(4));
+        if !fits {
+            // SAFETY: the caller's promise.
+            unsafe { self.pack_portion::<K>(outs, steps) };
+            return Job::NONE;
+        }
+        let dst = self.dst.wrapping_add(self.at * outs);
+        self.skip(outs, steps);
+        Job {
+            kind,
+            count,
+            src: side.src,
+            stride,
+            dst,
+            ahead: if self.outs == 0 {
+                0
+            } else {
+                self.side.at(0, self.at).src as isize - side.src as isize
+            },
+        }
+    }
+
+    /// Packs a portion; its slack is the next one's beginning, packed later.
+    unsafe fn pack_portion<K: Kernel>(&mut self, outs: usize, steps: usize) {
+        let width = outs.next_multiple_of(self.round);
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.side
+                .at(0, self.at)
+                .pack::<K>(outs, steps, self.dst.add(self.at * width), width)
+        };
+        self.skip(outs, steps);
+    }
+
+    /// Goes on behind a portion.
+    fn skip(&mut self, outs: usize, steps: usize) {
+        self.at += steps;
+        if self.at == self.k {
+            self.at = 0;
+            self.outs -= outs;
+            self.side = self.side.at(outs, 0);
+            self.dst = self.dst.wrapping_add(self.k * outs.next_multiple_of(self.round));
+        }
+    }
+
+    /// Packs what is left.
+    ///
+    /// # Safety
+    /// As for [`Feed::advance`].
+    pub unsafe fn finish<K: Kernel>(&mut self) {
+        while self.outs > 0 {
+            let outs = self.outs.min(self.per_panel);
+            // SAFETY: the caller's promise.
+            unsafe { self.pack_portion::<K>(outs, self.portion.min(self.k - self.at)) };
+        }
+    }
+}
