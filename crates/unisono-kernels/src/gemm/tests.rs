@@ -290,6 +290,78 @@ fn many_tiles() {
 }
 
 #[test]
+fn epilogues() {
+    use crate::elementwise::{gelu_erf, gelu_tanh, relu, silu};
+    use crate::simd::{Portable, Simd};
+    // The twin: the sum, + bias, [kept], then the activation of one number.
+    let apply = |activation: Activation, x: f32| {
+        let s = Portable::new();
+        let x = s.splat(x);
+        s.to_array(match activation {
+            Activation::None => x,
+            Activation::Relu => relu(s, x),
+            Activation::Gelu => gelu_erf(s, x),
+            Activation::GeluTanh => gelu_tanh(s, x),
+            Activation::Silu => silu(s, x),
+        })[0]
+    };
+    let all = [
+        Activation::None,
+        Activation::Relu,
+        Activation::Gelu,
+        Activation::GeluTanh,
+        Activation::Silu,
+    ];
+    for (m, n) in [(3, 50), (25, 64), (13, 7)] {
+        for activation in all {
+            for (with_bias, with_pre) in [(false, false), (true, false), (true, true), (false, true)] {
+                let mut case = whole(m, n, Units { count: 3, len: 70 }, (Layout::Rows, Layout::Cols));
+                case.pad = 2;
+                let o = operands(&case);
+                let mut sums = o.c.clone();
+                let mut unused = o.c.clone();
+                twin(&o.gemm(&case, &mut unused), &mut sums);
+                let (mut want, mut want_pre) = (o.c.clone(), o.c.clone());
+                for i in 0..m {
+                    for j in 0..n {
+                        let at = i * o.c_row + j;
+                        let x = if with_bias { sums[at] + o.bias[j] } else { sums[at] };
+                        want[at] = apply(activation, x);
+                        want_pre[at] = x;
+                    }
+                }
+                for isa in Isa::available() {
+                    let (mut got, mut got_pre) = (o.c.clone(), o.c.clone());
+                    let mut g = o.gemm(&case, &mut got);
+                    g.bias = with_bias.then_some(&o.bias);
+                    g.activation = activation;
+                    g.pre = with_pre.then(|| Out::new(&mut got_pre));
+                    let mut scratch = Scratch::new(isa);
+                    (0..g.tiles()).for_each(|t| g.run(t, &mut scratch));
+                    let what = format!("{activation:?}, bias {with_bias}, pre {with_pre}, {}", isa.name());
+                    assert_same(&got, &want, &what);
+                    if with_pre {
+                        assert_same(&got_pre, &want_pre, &what);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "bug in unisono: a bias or an activation on a sum that is not complete")]
+fn no_epilogue_on_a_part() {
+    let mut case = whole(2, 2, Units { count: 3, len: 4 }, (Layout::Rows, Layout::Rows));
+    case.share.to = 2;
+    let o = operands(&case);
+    let mut c = o.c.clone();
+    let mut g = o.gemm(&case, &mut c);
+    g.activation = Activation::Relu;
+    g.run(0, &mut Scratch::new(Isa::Portable));
+}
+
+#[test]
 fn signs_of_zero() {
     // Products that underflow to −0 leave a running sum of −0; stored it must be +0.
     let a = vec![-1e-30f32; 64];
