@@ -213,15 +213,14 @@ impl Gpt {
     /// Token plus position. The position table's gradient is a sum over sequences.
     fn embed(&self, ids: &Tensor) -> Result<Tensor> {
         let tokens = ids.local_shape().last().copied().unwrap_or(0);
-        let x = self.wte.forward(ids)?;
-        match self.config.max_sequence_length {
-            max if tokens == max => x.add(&self.wpe),
-            max if tokens < max => x.add(&self.wpe.slice(0, 0..tokens)?),
-            max => Err(TensorError::Argument {
+        let max = self.config.max_sequence_length;
+        if tokens > max {
+            return Err(TensorError::Argument {
                 op: "gpt",
                 what: format!("sequences of {tokens} tokens; this model has positions for {max}"),
-            }),
+            });
         }
+        self.wte.forward(ids)?.add_rows(&self.wpe)
     }
 }
 

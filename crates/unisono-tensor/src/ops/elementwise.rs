@@ -8,6 +8,7 @@ use crate::ops::shape::{expand, sum_to};
 use crate::tensor::{Dtype, Tensor};
 use unisono_mesh::Placement;
 use unisono_runtime::ops::elementwise::{Binary, Combine, Map, MapGrad, Operand, Unary};
+use unisono_runtime::ops::fill::Fill;
 use unisono_runtime::ops::reduce::ColumnSums;
 
 impl Tensor {
@@ -17,6 +18,56 @@ impl Tensor {
     /// Shapes or placements that do not fit.
     pub fn add(&self, other: &Tensor) -> Result<Tensor> {
         binary("add", Binary::Add, self, other)
+    }
+
+    /// `self` [batch, tokens, width] plus the first `tokens` rows of a table [entries, width]: positions. The table's gradient is
+    /// a sum over the batch like any weight's, so micro-batches add up to it whatever their length.
+    ///
+    /// # Errors
+    /// More tokens than the table has rows, or shapes or placements that do not fit.
+    pub fn add_rows(&self, table: &Tensor) -> Result<Tensor> {
+        let op = "add_rows";
+        same_device(op, self, table)?;
+        self.complete(op, "the tensor")?;
+        table.complete(op, "the table")?;
+        check_placements(op, self, table)?;
+        let (&[_, tokens, width], &[rows, table_width]) = (self.local_shape(), table.local_shape()) else {
+            return Err(too_few_rows(self, table));
+        };
+        if width != table_width || tokens > rows {
+            return Err(too_few_rows(self, table));
+        }
+        let used = tokens * width;
+        let y = Tensor::activation(self.device(), self.meta().clone())?;
+        self.device().runtime().issue(Combine {
+            f: Binary::Add,
+            a: self.buffer(),
+            b: Operand::Buffer(table.buffer().part(0, used)),
+            swapped: false,
+            to: y.buffer(),
+        })?;
+        let (key, batch) = (table.use_key(op), self.batch_rows());
+        let (leading, wants_grad, table) = (self.meta().len() / used.max(1), self.needs_grad(), table.clone());
+        Ok(y.record(op, &[self, &table.clone()], move |dy| {
+            let dx = wants_grad.then(|| dy.clone());
+            if !table.needs_grad() {
+                return Ok(vec![dx, None]);
+            }
+            let grad = WeightGrad::open(&table, key, &batch, leading / batch.count.max(1), batch.count)?;
+            let (runtime, to) = (dy.device().runtime(), grad.target.buffer);
+            if used < grad.target.slot && batch.skip == 0 {
+                // Rows that no token uses have no gradient.
+                runtime.issue(Fill { to, value: 0.0 })?;
+            }
+            runtime.issue(ColumnSums {
+                x: dy.buffer(),
+                cols: used,
+                sum: grad.target.sum,
+                to,
+                slot: grad.target.slot,
+            })?;
+            Ok(vec![dx, grad.finish()?])
+        }))
     }
 
     /// `self − other`, the smaller one broadcast.
@@ -206,6 +257,14 @@ fn binary(op: &'static str, f: Binary, a: &Tensor, b: &Tensor) -> Result<Tensor>
         };
         Ok(vec![da, db])
     }))
+}
+
+fn too_few_rows(x: &Tensor, table: &Tensor) -> TensorError {
+    TensorError::Shape {
+        op: "add_rows",
+        found: format!("{:?} and a table of shape {:?}", x.shape(), table.shape()),
+        rule: "the tensor is [batch, tokens, width], the table [entries, width], and there are no more tokens than entries".into(),
+    }
 }
 
 fn no_gradient(op: &str) -> TensorError {
