@@ -10,10 +10,12 @@ pub mod models;
 pub mod optimizers;
 pub mod parameter;
 pub mod schedule;
+pub mod step_loss;
 
 pub use clip::GradientNorm;
 pub use models::Model;
 pub use optimizers::Optimizer;
 pub use parameter::{Parameter, Parameters};
 pub use schedule::Schedule;
+pub use step_loss::StepLoss;
 pub use unisono_tensor::{Result, TensorError};

@@ -2,5 +2,17 @@
 
 pub mod checkpoint;
 pub mod config;
+pub mod dataset;
 pub mod diff;
+pub mod error;
+pub mod evaluate;
 pub mod export;
+pub mod metrics;
+pub mod model;
+pub mod plan;
+pub mod run;
+pub mod step;
+
+pub use error::{Result, TrainError};
+pub use metrics::{Event, Record, Tracker};
+pub use plan::Plan;

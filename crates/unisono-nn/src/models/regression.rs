@@ -11,8 +11,8 @@ use unisono_tensor::{MeshDevice, Tensor};
 pub struct PerceptronConfig {
     /// Features of a sample.
     pub inputs: usize,
-    /// Hidden features; 0 for linear regression.
-    pub hidden: usize,
+    /// Hidden features of each hidden layer; none for linear regression.
+    pub hidden: Vec<usize>,
     /// Features of a target.
     pub outputs: usize,
     /// Units that hidden features fall into: tensor parallelism of any degree that divides them gives the same bits.
@@ -23,15 +23,18 @@ pub struct PerceptronConfig {
     pub activation: Activation,
 }
 
-enum Layers {
-    One(Linear),
-    Two(ColumnParallelLinear, RowParallelLinear),
+enum Layer {
+    Whole(Linear),
+    Column(ColumnParallelLinear),
+    Row(RowParallelLinear),
 }
 
-/// `x W + b`, or two such layers with an activation between them. The loss of a sample is its squared error.
+/// `x W + b`, or several such layers with an activation between them. The loss of a sample is its squared error.
+///
+/// Layers are cut along `tp` in pairs: the first of a pair by columns, the second by rows.
 pub struct Perceptron {
     config: PerceptronConfig,
-    layers: Layers,
+    layers: Vec<Layer>,
     parameters: Vec<Parameter>,
 }
 
@@ -42,18 +45,27 @@ impl Perceptron {
     /// A mesh that cannot cut the hidden units evenly, or too little memory.
     pub fn new(device: &MeshDevice, config: PerceptronConfig) -> Result<Perceptron> {
         let c = &config;
-        let mut p = Parameters::new(device);
-        let layers = match c.hidden {
-            0 => Layers::One(Linear::new(&mut p, "linear", c.inputs, c.outputs, c.bias)?),
-            hidden => Layers::Two(
-                ColumnParallelLinear::uniform(&mut p, "fc1", c.inputs, hidden, c.units, c.bias)?,
-                RowParallelLinear::uniform(&mut p, "fc2", hidden, c.outputs, c.units, c.bias)?,
-            ),
-        };
+        let p = &mut Parameters::new(device);
+        let mut sizes = vec![c.inputs];
+        sizes.extend(&c.hidden);
+        sizes.push(c.outputs);
+        let count = sizes.len() - 1;
+        let mut layers = Vec::new();
+        for (i, size) in sizes.windows(2).enumerate() {
+            let (name, inputs, outputs) = (format!("layers.{i}"), size[0], size[1]);
+            layers.push(match (i % 2, i + 1 == count) {
+                (0, true) => Layer::Whole(Linear::new(p, &name, inputs, outputs, c.bias)?),
+                (0, false) => Layer::Column(ColumnParallelLinear::uniform(
+                    p, &name, inputs, outputs, c.units, c.bias,
+                )?),
+                _ => Layer::Row(RowParallelLinear::uniform(p, &name, inputs, outputs, c.units, c.bias)?),
+            });
+        }
+        let parameters = std::mem::replace(p, Parameters::new(device)).finish();
         Ok(Perceptron {
             config,
             layers,
-            parameters: p.finish(),
+            parameters,
         })
     }
 
@@ -62,10 +74,17 @@ impl Perceptron {
     /// # Errors
     /// A shape that does not fit.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        match &self.layers {
-            Layers::One(layer) => layer.forward(x, Activation::None),
-            Layers::Two(first, second) => second.forward(&first.forward(x, self.config.activation)?),
+        let mut x = x.clone();
+        for (i, layer) in self.layers.iter().enumerate() {
+            let last = i + 1 == self.layers.len();
+            let activation = if last { Activation::None } else { self.config.activation };
+            x = match layer {
+                Layer::Whole(layer) => layer.forward(&x, activation)?,
+                Layer::Column(layer) => layer.forward(&x, activation)?,
+                Layer::Row(layer) => layer.forward(&x)?.activate(activation)?,
+            };
         }
+        Ok(x)
     }
 }
 

@@ -32,6 +32,17 @@ impl Tensor {
         Ok(y.record("linear", &inputs, move |dy| layer.backward(dy, pre.as_ref(), keys)))
     }
 
+    /// `activation(self)`.
+    ///
+    /// # Errors
+    /// A partial sum.
+    pub fn activate(&self, activation: Activation) -> Result<Tensor> {
+        match unary_of(activation) {
+            Some(f) => self.map(f),
+            None => Ok(self.clone()),
+        }
+    }
+
     /// `self · weightᵀ`: [.., in] times a table [out, in], as a tied head uses the embedding. A table that is cut in its rows
     /// gives a result cut in its last dimension. No gradient flows through: training uses
     /// [`Tensor::linear_cross_entropy`].

@@ -1,0 +1,67 @@
+//! Validation: the loss over held-out data, the same for every mesh and batch size.
+
+use crate::dataset::Validation;
+use crate::error::Result;
+use crate::step::micro_batch;
+use serde::Serialize;
+use unisono_nn::Model;
+use unisono_tensor::{MeshDevice, Phase, Rows};
+
+/// What an evaluation gave.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Evaluation {
+    /// Loss per target: nats per token, or mean squared error.
+    pub loss: f64,
+    /// Targets that it is the mean over.
+    pub targets: usize,
+}
+
+impl Evaluation {
+    /// `exp(loss)`.
+    pub fn perplexity(&self) -> f64 {
+        f64::from(unisono_kernels::math::exp(self.loss as f32))
+    }
+
+    /// Bits per target.
+    pub fn bits(&self) -> f64 {
+        self.loss / std::f64::consts::LN_2
+    }
+}
+
+/// The loss of `model` over at most `max_batches` validation batches of `sequences` sequences (a multiple of the
+/// data-parallel devices). One number a sequence is read, and they are summed in the order of the sequences.
+///
+/// # Errors
+/// Data that cannot be read, or a failed command.
+pub fn evaluate(
+    device: &MeshDevice,
+    model: &dyn Model,
+    validation: &Validation<'_>,
+    sequences: usize,
+    max_batches: Option<usize>,
+) -> Result<Evaluation> {
+    let runtime = device.runtime();
+    runtime.set_phase(Phase::Evaluation);
+    model.set_training(false);
+    let batches = validation.num_batches().min(max_batches.unwrap_or(usize::MAX));
+    let rows = Rows::whole(sequences, device.axis("dp"));
+    let (mut sum, mut targets) = (0.0f64, 0);
+    for index in 0..batches {
+        let (data, real) = validation.batch(index)?;
+        let losses = device.no_grad(|| {
+            let (inputs, wanted) = micro_batch(device, &data, rows)?;
+            Ok::<_, crate::TrainError>(model.losses(&inputs, &wanted, 1.0)?)
+        })?;
+        sum += losses.to_vec()?[..real]
+            .iter()
+            .map(|loss| f64::from(*loss))
+            .sum::<f64>();
+        targets += data.num_targets;
+    }
+    model.set_training(true);
+    runtime.set_phase(Phase::Other);
+    Ok(Evaluation {
+        loss: sum / targets.max(1) as f64,
+        targets,
+    })
+}

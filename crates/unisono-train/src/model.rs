@@ -1,0 +1,274 @@
+//! From the configuration to a model, an optimizer and a schedule.
+
+use crate::config::{
+    Activation as ConfigActivation, ModelConfig, OptimizerConfig, OptimizerRule, PositionalEmbedding, RunConfig,
+    RunnerType, SchedulerConfig,
+};
+use std::rc::Rc;
+use unisono_nn::layers::Activation;
+use unisono_nn::models::{Gpt, GptConfig, Model, Perceptron, PerceptronConfig, Positions};
+use unisono_nn::optimizers::{AdamW, AdamWConfig, NoOp, Optimizer, Sgd, SgdConfig};
+use unisono_nn::{Parameter, Schedule};
+use unisono_tensor::{MeshDevice, Result};
+
+/// A model's definition, complete with its vocabulary.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ModelSpec {
+    /// A language model.
+    Gpt(GptConfig),
+    /// Linear regression or a perceptron.
+    Perceptron(PerceptronConfig),
+}
+
+/// A model on a mesh.
+#[derive(Clone)]
+pub enum LiveModel {
+    /// A language model.
+    Gpt(Rc<Gpt>),
+    /// Linear regression or a perceptron.
+    Perceptron(Rc<Perceptron>),
+}
+
+impl ModelSpec {
+    /// The model that `config` describes; `vocab_size` is the tokenizer's, where there is one.
+    pub fn of(config: &RunConfig, vocab_size: Option<usize>) -> ModelSpec {
+        match &config.model {
+            ModelConfig::Gpt2(c) => ModelSpec::Gpt(GptConfig {
+                vocab_size: vocab_size.unwrap_or(c.vocab_size),
+                max_sequence_length: c.max_sequence_length,
+                num_blocks: c.num_blocks,
+                num_heads: c.num_heads,
+                num_groups: c.num_groups,
+                embedding_dim: c.embedding_dim,
+                intermediate_dim: c.intermediate_dim,
+                dropout: c.dropout_prob as f32,
+                bias: c.bias,
+                weight_tying: c.weight_tying,
+                positions: match c.positional_embedding_type {
+                    PositionalEmbedding::Trainable => Positions::Trainable,
+                    PositionalEmbedding::Fixed => Positions::Fixed,
+                },
+                activation: activation(c.activation),
+                recompute: c.runner_type == RunnerType::MemoryEfficient,
+            }),
+            ModelConfig::Linear(c) => ModelSpec::Perceptron(PerceptronConfig {
+                inputs: c.input_features,
+                hidden: Vec::new(),
+                outputs: c.output_features,
+                units: 1,
+                bias: c.bias,
+                activation: Activation::None,
+            }),
+            ModelConfig::Mlp(c) => ModelSpec::Perceptron(PerceptronConfig {
+                inputs: c.input_features,
+                hidden: c.hidden_features.clone(),
+                outputs: c.output_features,
+                units: hidden_units(&c.hidden_features),
+                bias: c.bias,
+                activation: activation(c.activation),
+            }),
+        }
+    }
+
+    /// Units that tensor parallelism cuts; its degree must divide them.
+    pub fn units(&self) -> usize {
+        match self {
+            ModelSpec::Gpt(c) => c.num_groups,
+            ModelSpec::Perceptron(c) => c.units,
+        }
+    }
+
+    /// Targets of a sequence (sample).
+    pub fn targets_per_sequence(&self) -> usize {
+        match self {
+            ModelSpec::Gpt(c) => c.max_sequence_length,
+            ModelSpec::Perceptron(c) => c.outputs,
+        }
+    }
+
+    /// Words for the header.
+    pub fn describe(&self) -> String {
+        match self {
+            ModelSpec::Gpt(c) => format!(
+                "GPT-2 style, {} blocks, {} heads{}, width {}, MLP {}, {} tokens, {} positions, {} head{}{}",
+                c.num_blocks,
+                c.num_heads,
+                if c.num_groups == c.num_heads {
+                    String::new()
+                } else {
+                    format!(" in {} groups", c.num_groups)
+                },
+                c.embedding_dim,
+                c.intermediate_dim,
+                c.max_sequence_length,
+                match c.positions {
+                    Positions::Trainable => "learned",
+                    Positions::Fixed => "fixed",
+                },
+                if c.weight_tying { "tied" } else { "untied" },
+                if c.dropout > 0.0 {
+                    format!(", dropout {}", c.dropout)
+                } else {
+                    String::new()
+                },
+                if c.recompute { ", blocks recomputed" } else { "" },
+            ),
+            ModelSpec::Perceptron(c) if c.hidden.is_empty() => {
+                format!("linear regression, {} → {}", c.inputs, c.outputs)
+            }
+            ModelSpec::Perceptron(c) => format!("perceptron, {} → {:?} → {}", c.inputs, c.hidden, c.outputs),
+        }
+    }
+
+    /// The model with fresh parameters.
+    ///
+    /// # Errors
+    /// A mesh that cannot cut it evenly, or too little memory.
+    pub fn build(&self, device: &MeshDevice) -> Result<LiveModel> {
+        Ok(match self {
+            ModelSpec::Gpt(config) => LiveModel::Gpt(Rc::new(Gpt::new(device, config.clone())?)),
+            ModelSpec::Perceptron(config) => LiveModel::Perceptron(Rc::new(Perceptron::new(device, config.clone())?)),
+        })
+    }
+
+    /// Floating-point operations of training on one sequence, as the field counts them (PaLM, appendix B): six a matrix
+    /// parameter and token, and twelve a layer for each (query, seen key, feature) of attention, half of which is masked.
+    pub fn training_flops_per_sequence(&self) -> f64 {
+        match self {
+            ModelSpec::Gpt(c) => {
+                let (t, e) = (c.max_sequence_length as f64, c.embedding_dim as f64);
+                let head = e / c.num_heads as f64;
+                let fused = e + 2.0 * c.num_groups as f64 * head;
+                let block = e * fused + e * e + 2.0 * e * c.intermediate_dim as f64;
+                let products = 6.0 * t * (c.num_blocks as f64 * block + e * c.vocab_size as f64);
+                products + 12.0 * c.num_blocks as f64 * e * t * t / 2.0
+            }
+            ModelSpec::Perceptron(c) => {
+                let mut sizes = vec![c.inputs];
+                sizes.extend(&c.hidden);
+                sizes.push(c.outputs);
+                sizes.windows(2).map(|s| 6.0 * s[0] as f64 * s[1] as f64).sum()
+            }
+        }
+    }
+}
+
+impl LiveModel {
+    /// As the training loop sees it.
+    pub fn as_model(&self) -> &dyn Model {
+        match self {
+            LiveModel::Gpt(model) => model.as_ref(),
+            LiveModel::Perceptron(model) => model.as_ref(),
+        }
+    }
+}
+
+/// The optimizer that `config` describes.
+///
+/// # Errors
+/// Too little memory.
+pub fn optimizer(config: &OptimizerConfig, parameters: &[Parameter]) -> Result<Box<dyn Optimizer>> {
+    let decay_norms_and_biases = config.decay_norms_and_biases;
+    Ok(match config.rule {
+        OptimizerRule::AdamW {
+            beta1,
+            beta2,
+            epsilon,
+            weight_decay,
+            ..
+        } => Box::new(AdamW::new(
+            parameters,
+            AdamWConfig {
+                beta1,
+                beta2,
+                epsilon,
+                weight_decay,
+                decay_norms_and_biases,
+            },
+        )?),
+        OptimizerRule::Sgd {
+            momentum,
+            dampening,
+            weight_decay,
+            nesterov,
+            ..
+        } => Box::new(Sgd::new(
+            parameters,
+            SgdConfig {
+                momentum,
+                dampening,
+                weight_decay,
+                nesterov,
+                decay_norms_and_biases,
+            },
+        )?),
+        OptimizerRule::NoOp => Box::new(NoOp),
+    })
+}
+
+/// The schedule that `config` describes, for a run of `total` optimizer steps.
+pub fn schedule(config: &SchedulerConfig, total: u64) -> Schedule {
+    match config {
+        SchedulerConfig::Identity => Schedule::Constant,
+        SchedulerConfig::WarmupLinear => Schedule::WarmupLinear { total },
+        SchedulerConfig::WarmupHoldDecay {
+            max_lr,
+            min_lr,
+            warmup_steps,
+            hold_steps,
+        } => Schedule::WarmupHoldDecay {
+            max: *max_lr,
+            min: *min_lr,
+            warmup: *warmup_steps,
+            hold: *hold_steps,
+            total,
+        },
+        SchedulerConfig::Cosine { min_lr, steps } => Schedule::Cosine {
+            min: *min_lr,
+            steps: steps.unwrap_or(total),
+        },
+        SchedulerConfig::Step { step_size, gamma } => Schedule::Step {
+            size: *step_size,
+            gamma: *gamma,
+        },
+        SchedulerConfig::Linear {
+            start_factor,
+            end_factor,
+            steps,
+        } => Schedule::Linear {
+            start: *start_factor,
+            end: *end_factor,
+            steps: steps.unwrap_or(total),
+        },
+        SchedulerConfig::Sequential(phases) => {
+            let mut left = total;
+            Schedule::Sequential(
+                phases
+                    .iter()
+                    .map(|phase| {
+                        let steps = phase.steps.unwrap_or(left);
+                        left = left.saturating_sub(steps);
+                        (steps, schedule(&phase.schedule, steps))
+                    })
+                    .collect(),
+            )
+        }
+    }
+}
+
+fn activation(activation: ConfigActivation) -> Activation {
+    match activation {
+        ConfigActivation::GeluTanh => Activation::GeluTanh,
+        ConfigActivation::Gelu => Activation::Gelu,
+        ConfigActivation::Relu => Activation::Relu,
+        ConfigActivation::Silu => Activation::Silu,
+    }
+}
+
+/// The largest power of two up to 64 that divides every hidden width: so many units can be cut.
+fn hidden_units(hidden: &[usize]) -> usize {
+    [64, 32, 16, 8, 4, 2]
+        .into_iter()
+        .find(|units| hidden.iter().all(|h| h.is_multiple_of(*units)))
+        .unwrap_or(1)
+}
