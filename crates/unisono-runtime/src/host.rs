@@ -161,9 +161,15 @@ impl Host {
         self.failure()
     }
 
-    /// Whether the goal is met.
-    pub(crate) fn is_met(&self, goal: HostGoal) -> bool {
-        self.cpu.as_ref().is_none_or(|cpu| cpu.workers.is_met(goal))
+    /// Whether the goal is met. Where the host is the only worker, nobody but this call can bring it about.
+    pub(crate) fn is_met(&mut self, goal: HostGoal) -> bool {
+        let Some(cpu) = &mut self.cpu else {
+            return true;
+        };
+        if cpu.workers.is_alone() {
+            cpu.workers.wait(&mut cpu.worker, goal);
+        }
+        cpu.workers.is_met(goal)
     }
 
     fn failure(&self) -> Result<(), RuntimeError> {

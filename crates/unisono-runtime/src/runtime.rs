@@ -279,7 +279,7 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Whether [`Pending::wait`] would return at once.
+    /// Whether [`Pending::wait`] would return at once. With a single worker, which is the caller, this does the work first.
     pub fn is_ready(&self) -> bool {
         self.runtime.host().is_met(self.goal)
     }

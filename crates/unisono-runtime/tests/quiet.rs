@@ -101,9 +101,7 @@ fn workers_do_not_allocate_once_warm() {
 }
 
 fn processor_time() -> Duration {
-    let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
-    let _ = text;
     let nanos: u64 = tasks
         .flatten()
         .filter_map(|task| std::fs::read_to_string(task.path().join("schedstat")).ok())
@@ -131,6 +129,40 @@ fn an_idle_program_uses_no_processor() {
             used < Duration::from_millis(2),
             "{workers} workers used {used:?} in 200 ms"
         );
+    }
+}
+
+#[test]
+fn no_wake_up_is_lost() {
+    let _alone = alone();
+    // The host only looks and never works, so a command that woke nobody would lie there for ever.
+    for (workers, devices) in [(1, 2), (2, 1), (2, 8), (3, 2), (4, 8)] {
+        let runtime = open(&[("dp", devices)], workers);
+        let a = runtime.alloc(64, Kind::Activation).expect("memory");
+        for round in 0..600 {
+            // Around the time after which workers fall asleep.
+            burn([0, 1, 5, 20, 45, 48, 50, 52, 55, 60, 80, 120][round % 12] + round as u64 / 100);
+            for salt in 0..=round % 3 {
+                let mut op = Mix::new(a.r(), &[], salt as u32);
+                op.tiles = 1 + round % 4;
+                op.group = (round % 5 == 0).then_some(Group::All);
+                let issued = if round % 7 == 0 {
+                    runtime.issue_transfer(op.command())
+                } else {
+                    runtime.issue(op.command())
+                };
+                issued.expect("no failure");
+            }
+            let pending = runtime.read_later(a.part(0, 1), round % devices).expect("no failure");
+            let start = Instant::now();
+            while !pending.is_ready() {
+                assert!(
+                    start.elapsed() < Duration::from_secs(10),
+                    "{workers} workers, {devices} devices, round {round}: nobody came"
+                );
+                std::hint::spin_loop();
+            }
+        }
     }
 }
 

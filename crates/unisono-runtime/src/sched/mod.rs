@@ -205,6 +205,11 @@ impl Scheduler {
         }
     }
 
+    /// Whether the host is the only worker.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.parkers.len() == 1
+    }
+
     /// Whether what the host would wait for has come.
     pub(crate) fn is_met(&self, goal: HostGoal) -> bool {
         self.lock().met(self, goal)
