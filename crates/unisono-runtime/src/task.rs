@@ -13,6 +13,10 @@ use unisono_mesh::Mesh;
 
 /// Something that devices do in its turn.
 #[derive(Clone, Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "tasks lie in the ring of a queue, where a box would cost an allocation each"
+)]
 pub enum Task {
     /// A command of the program.
     Command(Command),
