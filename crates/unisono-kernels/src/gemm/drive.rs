@@ -1,11 +1,11 @@
 //! One tile of C: blocks of the contracted dimension, packed panels, register tiles.
 
-use super::Gemm;
 use super::blocks::{Block, Blocks, MAX_LEAVES};
 use super::epilogue::{Finish, finish};
 use super::feed::{Feed, Side};
 use super::kernel::{Job, Kernel, Merges, Micro};
 use super::tiling::Tile;
+use super::{Gemm, skinny};
 use crate::scratch::Scratch;
 use crate::simd::LANES;
 
@@ -29,6 +29,10 @@ struct Rooms {
 pub(super) unsafe fn tile<K: Kernel>(g: &Gemm, index: usize, scratch: &mut Scratch) {
     let tiling = g.tiling();
     let (batch, tile) = (index / tiling.tiles(), tiling.tile(index % tiling.tiles()));
+    if skinny::suits(g) {
+        // SAFETY: the caller's promise; such a product's tiles have all rows.
+        return unsafe { skinny::tile::<K>(g, batch, tile.col, tile.cols, scratch) };
+    }
     let blocks = Blocks::new(&g.sum, K::KC);
     let (down, across) = (tile.rows.div_ceil(K::MR), tile.cols.div_ceil(K::NR));
     let entry = K::MR * K::NR;

@@ -43,7 +43,7 @@ impl Side {
 
     /// Asks for the lines of `outs × k` elements.
     #[inline(always)]
-    fn prefetch<K: Kernel>(&self, outs: usize, k: usize) {
+    pub fn prefetch<K: Kernel>(&self, outs: usize, k: usize) {
         let (rows, len, stride) = match (self.out, self.step) {
             (1, step) => (k, outs, step),
             (out, 1) => (outs, k, out),

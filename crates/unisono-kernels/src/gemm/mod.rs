@@ -20,6 +20,7 @@ mod feed;
 mod kernel;
 pub mod peak;
 mod portable;
+mod skinny;
 mod tiling;
 
 use crate::isa::Isa;

@@ -238,6 +238,16 @@ fn every_layout_and_ragged_edges() {
 }
 
 #[test]
+fn few_rows_stream() {
+    for m in 1..=9 {
+        for b in LAYOUTS {
+            check(whole(m, 530, Units { count: 3, len: 260 }, (Layout::Rows, b)));
+        }
+    }
+    check(whole(2, 40, Units::whole(1023), (Layout::Cols, Layout::Cols)));
+}
+
+#[test]
 fn nothing_to_add() {
     for (m, n, k) in [(5, 7, 0), (0, 7, 3), (5, 0, 3), (0, 0, 0)] {
         check(whole(m, n, Units::whole(k), (Layout::Rows, Layout::Rows)));

@@ -13,6 +13,9 @@ const WANTED: usize = 16;
 const MIN_ROWS: usize = 192;
 const MIN_COLS: usize = 192;
 
+/// Columns of a tile of few rows: long enough for long reads.
+const SKINNY_COLS: usize = 512;
+
 /// Tiles of `rows × cols` over an `m × n` matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tiling {
@@ -25,6 +28,10 @@ pub(super) struct Tiling {
 impl Tiling {
     /// The tiles of one of `batch` products.
     pub fn of(batch: usize, m: usize, n: usize) -> Tiling {
+        if m <= super::skinny::ROWS {
+            let cols = n.div_ceil(WANTED).next_multiple_of(COLS).min(SKINNY_COLS);
+            return Tiling { m, n, rows: m, cols };
+        }
         let mut down = m.div_ceil(MAX_ROWS);
         let mut across = n.div_ceil(MAX_COLS);
         let size = |len: usize, parts: usize, step: usize| len.div_ceil(parts.max(1)).next_multiple_of(step);

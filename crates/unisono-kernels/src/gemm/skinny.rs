@@ -1,0 +1,309 @@
+//! Products with few rows of A (decoding): bound by reading B, which is therefore not packed but streamed.
+//!
+//! Where columns are contiguous, a strip of columns is read row by row, its sums in the first-level cache. Where rows are
+//! (a weight `[n, k]` used transposed), small squares are transposed on the way.
+
+use super::Gemm;
+use super::epilogue::{Finish, finish};
+use super::feed::Side;
+use super::kernel::Kernel;
+use crate::order::Tree;
+use crate::scratch::Scratch;
+use crate::simd::{LANES, Simd, dispatch};
+
+/// Most rows of A.
+pub(super) const ROWS: usize = 8;
+/// Columns of a strip: wide enough for long reads where columns are contiguous…
+const WIDE: usize = 512;
+/// …and one vector where they are not: its rows of B are mostly one contiguous stretch.
+const NARROW: usize = LANES;
+/// Steps that are transposed at once.
+const CHUNK: usize = 128;
+/// Rows of B that are read side by side.
+const DEPTH: usize = 8;
+
+/// Whether a product is computed here.
+pub(super) fn suits(g: &Gemm) -> bool {
+    g.m <= ROWS && (g.b.col_stride == 1 || g.b.row_stride == 1)
+}
+
+/// A part of a leaf for one strip: `sums[i, j] = fma(a[p, i], b[p, j], sums[i, j])` for p = 0, 1, … `steps`.
+#[derive(Clone, Copy)]
+struct Part {
+    /// Steps of `rows` elements.
+    a: *const f32,
+    rows: usize,
+    /// Steps `b_stride` apart.
+    b: *const f32,
+    b_stride: usize,
+    steps: usize,
+    /// Rows `sums_stride` apart.
+    sums: *mut f32,
+    sums_stride: usize,
+    cols: usize,
+}
+
+/// Computes the columns `col..col + cols` of one product.
+///
+/// # Safety
+/// The CPU has K's instruction set, and the extents of `g` are inside its slices.
+pub(super) unsafe fn tile<K: Kernel>(g: &Gemm, batch: usize, col: usize, cols: usize, scratch: &mut Scratch) {
+    let (m, k) = (g.m, g.sum.addends());
+    let wide = g.b.col_stride == 1;
+    let width = if wide { WIDE } else { NARROW }.min(cols.next_multiple_of(LANES));
+    let units = g.sum.units;
+    let (leaf, per_unit) = (units.leaf(), units.leaves_per_unit());
+    let tree = Tree::over_leaves(units);
+    let (open, from, to) = (g.sum.open * per_unit, g.sum.from * per_unit, g.sum.to * per_unit);
+    let depth_before = g.sum.slots_before();
+    let entry = m * width;
+
+    // How many merges follow each leaf, and how deep the stack becomes.
+    let merges_of = |leaf: usize| tree.merges(open, leaf..leaf + 1);
+    let (mut depth, mut deepest) = (depth_before, depth_before);
+    for l in from..to {
+        deepest = deepest.max(depth + 1);
+        depth = depth + 1 - merges_of(l);
+    }
+    let lens = [m * k, to - from, deepest * entry, CHUNK * NARROW + LANES].map(|len| len.next_multiple_of(LANES));
+    let memory = scratch.floats(lens.iter().sum()).as_mut_ptr();
+    let mut at = 0;
+    let [a, merges, stack, panel] = lens.map(|len| {
+        // SAFETY: the parts lie one after the other inside the scratch memory.
+        let part = unsafe { memory.add(at) };
+        at += len;
+        part
+    });
+    let merges = merges.cast::<u32>();
+    // SAFETY: A's extents, and the rooms' lengths as just computed; `g.c` has room for all slots.
+    unsafe {
+        for l in from..to {
+            *merges.add(l - from) = merges_of(l) as u32;
+        }
+        let side = Side {
+            src: g.a.data.as_ptr().wrapping_add(batch * g.a_batch),
+            out: g.a.row_stride,
+            step: g.a.col_stride,
+        };
+        for p in 0..k {
+            for i in 0..m {
+                *a.add(p * m + i) = *side.at(i, p).src;
+            }
+        }
+        let b = Side {
+            src: g.b.data.as_ptr().wrapping_add(batch * g.b_batch),
+            out: g.b.col_stride,
+            step: g.b.row_stride,
+        };
+        for j in (col..col + cols).step_by(width) {
+            let strip = width.min(col + cols - j);
+            let c = batch * g.c_batch + j;
+            for slot in 0..depth_before {
+                for i in 0..m {
+                    let from = g.c.as_ptr().add(c + slot * g.slot + i * g.c_row);
+                    std::ptr::copy_nonoverlapping(from, stack.add(slot * entry + i * width), strip);
+                }
+            }
+            let mut depth = depth_before;
+            for l in 0..to - from {
+                let sums = stack.add(depth * entry);
+                std::ptr::write_bytes(sums, 0, entry);
+                let part = Part {
+                    a: a.add(l * leaf * m),
+                    rows: m,
+                    b: b.at(j, l * leaf).src,
+                    b_stride: g.b.row_stride,
+                    steps: leaf,
+                    sums,
+                    sums_stride: width,
+                    cols: strip,
+                };
+                if wide {
+                    let isa = K::ISA;
+                    dispatch!(isa, stream(part: Part));
+                } else {
+                    // What comes next: the same rows' next leaf, or the next strip.
+                    let last = l + 1 == to - from;
+                    let next = if last {
+                        b.at(j + width, 0)
+                    } else {
+                        b.at(j, (l + 1) * leaf)
+                    };
+                    transposed::<K>(part, b.at(j, l * leaf), next, panel);
+                }
+                depth += 1;
+                for _ in 0..*merges.add(l) {
+                    depth -= 1;
+                    let below = std::slice::from_raw_parts_mut(stack.add((depth - 1) * entry), entry);
+                    let newest = std::slice::from_raw_parts(stack.add(depth * entry), entry);
+                    for (below, newest) in below.iter_mut().zip(newest) {
+                        *below += *newest;
+                    }
+                }
+            }
+            write::<K>(g, stack, depth, width, (c, j), strip);
+        }
+    }
+}
+
+/// Writes a strip's stack to the slots of C, the newest entry by way of the epilogue.
+unsafe fn write<K: Kernel>(g: &Gemm, stack: *mut f32, depth: usize, width: usize, (c, j): (usize, usize), cols: usize) {
+    if g.sum.from == g.sum.to {
+        return;
+    }
+    // SAFETY: the caller's rooms and slots.
+    unsafe {
+        for x in std::slice::from_raw_parts_mut(stack, depth * g.m * width) {
+            *x += 0.0;
+        }
+        for slot in 0..depth {
+            let newest = slot + 1 == depth;
+            let from = stack.add(slot * g.m * width);
+            let to = g.c.as_ptr().add(c + slot * g.slot);
+            if !newest || !g.has_epilogue() {
+                for i in 0..g.m {
+                    std::ptr::copy_nonoverlapping(from.add(i * width), to.add(i * g.c_row), cols);
+                }
+                continue;
+            }
+            finish(
+                K::ISA,
+                Finish {
+                    from,
+                    from_stride: width,
+                    to,
+                    pre: g.pre.map_or(std::ptr::null_mut(), |pre| pre.as_ptr().add(c)),
+                    to_stride: g.c_row,
+                    bias: g.bias.map_or(std::ptr::null(), |b| b.as_ptr().add(j)),
+                    activation: g.activation,
+                    rows: g.m,
+                    cols,
+                },
+            );
+        }
+    }
+}
+
+/// A part whose B has contiguous rows: squares are transposed into `panel` first; `next` is what is read after this part.
+unsafe fn transposed<K: Kernel>(part: Part, b: Side, next: Side, panel: *mut f32) {
+    let mut p = 0;
+    let isa = K::ISA;
+    while p < part.steps {
+        let steps = (part.steps - p).min(CHUNK);
+        let ahead = if p + steps < part.steps {
+            b.at(0, p + steps)
+        } else {
+            next
+        };
+        ahead.prefetch::<K>(NARROW, CHUNK.min(part.steps));
+        let width = part.cols.next_multiple_of(LANES);
+        // SAFETY: the caller's promise; the panel has room for a chunk.
+        unsafe { b.at(0, p).pack::<K>(part.cols, steps, panel, width) };
+        let part = Part {
+            a: part.a.wrapping_add(p * part.rows),
+            b: panel,
+            b_stride: width,
+            steps,
+            // The panel's columns that are not there are +0, and the sums have room for them.
+            cols: width,
+            ..part
+        };
+        dispatch!(isa, gather(part: Part));
+        p += steps;
+    }
+}
+
+#[inline(always)]
+fn stream<S: Simd>(s: S, part: Part) {
+    match part.rows {
+        1 => stream_rows::<S, 1>(s, part),
+        2 => stream_rows::<S, 2>(s, part),
+        3 => stream_rows::<S, 3>(s, part),
+        4 => stream_rows::<S, 4>(s, part),
+        5 => stream_rows::<S, 5>(s, part),
+        6 => stream_rows::<S, 6>(s, part),
+        7 => stream_rows::<S, 7>(s, part),
+        _ => stream_rows::<S, 8>(s, part),
+    }
+}
+
+/// Reads [`DEPTH`] rows of B side by side, along the strip.
+#[inline(always)]
+fn stream_rows<S: Simd, const M: usize>(s: S, part: Part) {
+    let mut p = 0;
+    while p < part.steps {
+        let deep = (part.steps - p).min(DEPTH);
+        let a = part.a.wrapping_add(p * M);
+        let b = part.b.wrapping_add(p * part.b_stride);
+        let mut j = 0;
+        while j < part.cols {
+            let n = (part.cols - j).min(LANES);
+            // SAFETY: `n` columns from `j` on are inside the strip; the sums' rows are padded to whole vectors.
+            unsafe {
+                let sums = part.sums.add(j);
+                let mut acc = [s.zero(); M];
+                for (i, acc) in acc.iter_mut().enumerate() {
+                    *acc = s.load(sums.add(i * part.sums_stride));
+                }
+                if deep == DEPTH && n == LANES {
+                    for u in 0..DEPTH {
+                        let row = s.load(b.add(u * part.b_stride + j));
+                        for (i, acc) in acc.iter_mut().enumerate() {
+                            *acc = s.fma(s.splat(*a.add(u * M + i)), row, *acc);
+                        }
+                    }
+                } else {
+                    for u in 0..deep {
+                        let row = s.load_partial(b.add(u * part.b_stride + j), n);
+                        for (i, acc) in acc.iter_mut().enumerate() {
+                            *acc = s.fma(s.splat(*a.add(u * M + i)), row, *acc);
+                        }
+                    }
+                }
+                for (i, acc) in acc.iter().enumerate() {
+                    s.store(sums.add(i * part.sums_stride), *acc);
+                }
+            }
+            j += LANES;
+        }
+        p += deep;
+    }
+}
+
+#[inline(always)]
+fn gather<S: Simd>(s: S, part: Part) {
+    match part.rows {
+        1 => gather_rows::<S, 1>(s, part),
+        2 => gather_rows::<S, 2>(s, part),
+        3 => gather_rows::<S, 3>(s, part),
+        4 => gather_rows::<S, 4>(s, part),
+        5 => gather_rows::<S, 5>(s, part),
+        6 => gather_rows::<S, 6>(s, part),
+        7 => gather_rows::<S, 7>(s, part),
+        _ => gather_rows::<S, 8>(s, part),
+    }
+}
+
+/// A panel in the first-level cache, the sums of one vector of columns in registers.
+#[inline(always)]
+fn gather_rows<S: Simd, const M: usize>(s: S, part: Part) {
+    for j in (0..part.cols).step_by(LANES) {
+        // SAFETY: whole vectors of panel and sums.
+        unsafe {
+            let sums = part.sums.add(j);
+            let mut acc = [s.zero(); M];
+            for (i, acc) in acc.iter_mut().enumerate() {
+                *acc = s.load(sums.add(i * part.sums_stride));
+            }
+            for p in 0..part.steps {
+                let row = s.load(part.b.add(p * part.b_stride + j));
+                for (i, acc) in acc.iter_mut().enumerate() {
+                    *acc = s.fma(s.splat(*part.a.add(p * M + i)), row, *acc);
+                }
+            }
+            for (i, acc) in acc.iter().enumerate() {
+                s.store(sums.add(i * part.sums_stride), *acc);
+            }
+        }
+    }
+}
