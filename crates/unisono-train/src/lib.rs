@@ -7,6 +7,7 @@ pub mod diff;
 pub mod error;
 pub mod evaluate;
 pub mod export;
+pub mod generate;
 pub mod metrics;
 pub mod model;
 pub mod plan;

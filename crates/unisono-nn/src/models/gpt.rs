@@ -75,8 +75,8 @@ impl Block {
             .dropout_add(&x, dropout, self.site + 1)
     }
 
-    fn forward_cached(&self, x: &Tensor, cache: &KvCache, positions: &Tensor) -> Result<Tensor> {
-        let x = x.add(&self.attn.forward_cached(&self.ln_1.forward(x)?, cache, positions)?)?;
+    fn forward_cached(&self, x: &Tensor, cache: &KvCache, first: &Tensor) -> Result<Tensor> {
+        let x = x.add(&self.attn.forward_cached(&self.ln_1.forward(x)?, cache, first)?)?;
         x.add(&self.mlp.forward(&self.ln_2.forward(&x)?)?)
     }
 }
@@ -144,6 +144,11 @@ impl Gpt {
         &self.config
     }
 
+    /// The devices that it is on.
+    pub fn device(&self) -> &MeshDevice {
+        self.wte.weight.device()
+    }
+
     /// An attention mask for all later forward passes; see [`Tensor::attention`].
     pub fn set_mask(&mut self, mask: Option<Tensor>) {
         self.mask = mask;
@@ -176,20 +181,19 @@ impl Gpt {
         features.broadcast("tp")?.linear_transposed(self.head())
     }
 
-    /// Features of new tokens [batch, tokens], each sequence going on after the `positions` [batch] tokens in the caches.
+    /// Features [batch, tokens, embedding_dim] of new tokens whose `positions` [batch, tokens] say where they stand in their
+    /// sequences: each sequence's follow each other, and the caches hold all tokens before them. No gradients flow through.
     ///
     /// # Errors
     /// A shape that does not fit.
-    pub fn forward_cached(
-        &self,
-        ids: &Tensor,
-        caches: &[KvCache],
-        positions: &Tensor,
-        places: &Tensor,
-    ) -> Result<Tensor> {
-        let mut x = self.wte.forward(ids)?.add(&self.wpe.embedding(places)?)?;
+    pub fn forward_cached(&self, ids: &Tensor, caches: &[KvCache], positions: &Tensor) -> Result<Tensor> {
+        let first = match positions.local_shape() {
+            [_, 1] => positions.clone(),
+            _ => positions.slice(1, 0..1)?,
+        };
+        let mut x = self.wte.forward(ids)?.add(&self.wpe.embedding(positions)?)?;
         for (block, cache) in self.blocks.iter().zip(caches) {
-            x = block.forward_cached(&x, cache, positions)?;
+            x = block.forward_cached(&x, cache, &first)?;
         }
         self.ln_f.forward(&x)
     }
@@ -199,7 +203,7 @@ impl Gpt {
     /// # Errors
     /// Too little memory.
     pub fn caches(&self, batch: usize, capacity: usize) -> Result<Vec<KvCache>> {
-        let device = self.wte.weight.device();
+        let device = self.device();
         let groups = self.config.num_groups / device.mesh().axis_size("tp");
         (0..self.blocks.len())
             .map(|_| KvCache::new(device, &self.config.attention(), groups, batch, capacity))

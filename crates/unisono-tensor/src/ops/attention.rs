@@ -3,6 +3,7 @@
 use crate::Result;
 use crate::error::TensorError;
 use crate::tensor::{Dtype, Meta, Tensor};
+use std::ops::Range;
 use unisono_runtime::ops::attention::{Attention, AttentionGrad, Heads, Layout, Shape};
 use unisono_runtime::ops::cache::{CacheAppend, Fused};
 
@@ -324,6 +325,33 @@ impl KvCache {
             keys: half()?,
             values: half()?,
             capacity,
+        })
+    }
+
+    /// The caches of some of the sequences: the same memory. A prompt goes through the cache of one sequence, so that
+    /// prompts of different lengths need no padding.
+    ///
+    /// # Errors
+    /// Sequences that there are not.
+    pub fn sequences(&self, range: Range<usize>) -> Result<KvCache> {
+        let mut local = self.keys.local_shape().to_vec();
+        if range.start > range.end || range.end > local[0] {
+            return Err(TensorError::Argument {
+                op: "cache",
+                what: format!("sequences {range:?} of a cache for {}", local[0]),
+            });
+        }
+        let sequence = local[1] * local[2];
+        local[0] = range.len();
+        let part = |t: &Tensor| {
+            let buffer = t.buffer().part(range.start * sequence, range.len() * sequence);
+            let meta = t.meta().with_local(local.clone());
+            Tensor::view(t.device(), t.inner.memory.clone(), buffer, meta)
+        };
+        Ok(KvCache {
+            keys: part(&self.keys),
+            values: part(&self.values),
+            capacity: self.capacity,
         })
     }
 
