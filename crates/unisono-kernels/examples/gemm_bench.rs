@@ -248,12 +248,13 @@ fn main() {
             let bytes = 4.0 * (s.m * s.k + s.k * s.n + s.m * s.n) as f64;
             let rate = median(&mut rates);
             println!(
-                "{threads}T {:26} {rate:7.1} GFLOP/s (best {best:6.1}, {:5.1} GB/s)  peak {:6.1}  {:5.1} %  by CPU time {:5.1} %  {} tiles",
+                "{threads}T {:26} {rate:7.1} GFLOP/s (best {best:6.1}, {:5.1} GB/s)  peak {:6.1}  {:5.1} %  by CPU time {:5.1} % (best {:5.1})  {} tiles",
                 s.name,
                 rate * bytes / g.flops() as f64,
                 median(&mut peaks),
                 100.0 * median(&mut shares),
                 100.0 * median(&mut own),
+                100.0 * own.iter().copied().fold(0.0, f64::max),
                 g.tiles(),
             );
         }

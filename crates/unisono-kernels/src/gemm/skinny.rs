@@ -7,6 +7,7 @@ use super::Gemm;
 use super::epilogue::{Finish, finish};
 use super::feed::Side;
 use super::kernel::Kernel;
+use crate::isa::Isa;
 use crate::order::Tree;
 use crate::scratch::Scratch;
 use crate::simd::{LANES, Simd, dispatch};
@@ -119,8 +120,7 @@ pub(super) unsafe fn tile<K: Kernel>(g: &Gemm, batch: usize, col: usize, cols: u
                     cols: strip,
                 };
                 if wide {
-                    let isa = K::ISA;
-                    dispatch!(isa, stream(part: Part));
+                    stream_on(K::ISA, part);
                 } else {
                     // What comes next: the same rows' next leaf, or the next strip.
                     let last = l + 1 == to - from;
@@ -187,7 +187,6 @@ unsafe fn write<K: Kernel>(g: &Gemm, stack: *mut f32, depth: usize, width: usize
 /// A part whose B has contiguous rows: squares are transposed into `panel` first; `next` is what is read after this part.
 unsafe fn transposed<K: Kernel>(part: Part, b: Side, next: Side, panel: *mut f32) {
     let mut p = 0;
-    let isa = K::ISA;
     while p < part.steps {
         let steps = (part.steps - p).min(CHUNK);
         let ahead = if p + steps < part.steps {
@@ -208,9 +207,17 @@ unsafe fn transposed<K: Kernel>(part: Part, b: Side, next: Side, panel: *mut f32
             cols: width,
             ..part
         };
-        dispatch!(isa, gather(part: Part));
+        gather_on(K::ISA, part);
         p += steps;
     }
+}
+
+fn stream_on(isa: Isa, part: Part) {
+    dispatch!(isa, stream(part: Part));
+}
+
+fn gather_on(isa: Isa, part: Part) {
+    dispatch!(isa, gather(part: Part));
 }
 
 #[inline(always)]
