@@ -4,7 +4,8 @@
 //! turn, `dq` gathers over the blocks of keys, so one walk gives all three; a tile of a cut sequence walks for `dq` only or
 //! for `dk` and `dv` only, in the same order.
 
-use super::forward::{GROUP, NOTHING, dots, take};
+use super::ahead::Ahead;
+use super::forward::{GROUP, dots, take};
 use super::micro::{Micro, Product, Sink, multiply};
 use super::{AttentionGrad, BLOCK, pack, seen};
 use crate::math::lanes::exp;
@@ -12,6 +13,9 @@ use crate::order::Units;
 use crate::scratch::Scratch;
 use crate::simd::LANES;
 use std::ops::Range;
+
+/// Rows that a register tile asks for: a pair of blocks has some 80 tiles and needs up to 320 rows.
+const QUOTA: usize = 4;
 
 /// What a tile computes, of one sequence and group.
 pub(super) struct Part {
@@ -84,34 +88,37 @@ pub(super) fn run<S: Micro>(s: S, attention: &AttentionGrad, part: Part, scratch
         p: take(&mut rest, square),
         ds: take(&mut rest, square),
     };
+    let mut ahead = Ahead::new(d, QUOTA);
     for head in part.heads.clone() {
-        read_queries(s, a, &part, head, &mut queries);
+        read_queries(s, a, &part, (head, 0), &mut queries);
         for at in part.blocks.clone() {
             let keys = (a.keys - at * BLOCK).min(BLOCK);
             read_keys(s, a, &part, at, keys, &mut block);
+            note_keys(a, &part, at, &mut ahead);
             for first in (0..count).step_by(BLOCK) {
-                block_pair(s, a, &part, (first, at, keys), &mut queries, &mut block);
+                if at == part.blocks.start {
+                    note_queries(a, &part, (head, first + BLOCK), &mut ahead);
+                }
+                if at + 1 == part.blocks.end && part.dq {
+                    let dq = a.q_layout.at(part.b, part.queries.start + first, part.g, head);
+                    ahead.note(a.dq.as_ptr(), dq, a.q_layout.token, BLOCK);
+                }
+                block_pair(s, a, &part, (first, at, keys), &mut queries, &mut block, &mut ahead);
+                if at == part.blocks.start && first + BLOCK < count {
+                    read_queries(s, a, &part, (head, first + BLOCK), &mut queries);
+                }
             }
             if part.dkv {
-                let place = (part.b, at * BLOCK, part.g);
+                let (dk, dv) = (
+                    a.k_layout.at(part.b, at * BLOCK, part.g, 0),
+                    a.v_layout.at(part.b, at * BLOCK, part.g, 0),
+                );
                 let ends = (head == 0, head + 1 == a.heads_per_group);
                 // SAFETY: the tile owns these keys' gradients.
                 unsafe {
-                    let (dk, dv) = (
-                        a.k_layout.at(place.0, place.1, place.2, 0),
-                        a.v_layout.at(place.0, place.1, place.2, 0),
-                    );
-                    add_head(
-                        s,
-                        block.dk,
-                        a.dk.as_ptr().add(dk),
-                        a.k_layout.token,
-                        keys,
-                        d,
-                        a.scale,
-                        ends,
-                    );
-                    add_head(s, block.dv, a.dv.as_ptr().add(dv), a.v_layout.token, keys, d, 1.0, ends);
+                    let (dk, dv) = (a.dk.as_ptr().add(dk), a.dv.as_ptr().add(dv));
+                    add_head(s, block.dk, dk, a.k_layout.token, keys, d, a.scale, ends);
+                    add_head(s, block.dv, dv, a.v_layout.token, keys, d, 1.0, ends);
                 }
             }
         }
@@ -126,40 +133,63 @@ pub(super) fn run<S: Micro>(s: S, attention: &AttentionGrad, part: Part, scratch
     }
 }
 
-/// Copies one head's queries together and computes `D`.
+/// Copies a block of one head's queries together and computes `D`; `place` is (head, first query of the part).
 #[inline(always)]
-fn read_queries<S: Micro>(s: S, a: &AttentionGrad, part: &Part, head: usize, queries: &mut Queries) {
-    let (b, g, d, count) = (part.b, part.g, a.head_dim, part.queries.len());
+fn read_queries<S: Micro>(s: S, a: &AttentionGrad, part: &Part, place: (usize, usize), queries: &mut Queries) {
+    let ((head, from), (b, g, d)) = (place, (part.b, part.g, a.head_dim));
+    let count = part.queries.len().saturating_sub(from).min(BLOCK);
     if count == 0 {
         return;
     }
-    let first = part.queries.start;
+    let padded = d.next_multiple_of(LANES);
+    let first = part.queries.start + from;
     let (q, out) = (a.q_layout.at(b, first, g, head), a.out_layout.at(b, first, g, head));
     // SAFETY: `check` saw that the arrays hold these rows.
     unsafe {
-        pack::rows(
-            s,
-            a.q.as_ptr().add(q),
-            a.q_layout.token,
-            count,
-            d,
-            queries.q.as_mut_ptr(),
-        );
-        pack::rows(
-            s,
-            a.d_out.as_ptr().add(out),
-            a.out_layout.token,
-            count,
-            d,
-            queries.d_out.as_mut_ptr(),
-        );
+        let (q, d_out) = (a.q.as_ptr().add(q), a.d_out.as_ptr().add(out));
+        let at = from * padded;
+        pack::rows(s, q, a.q_layout.token, count, d, queries.q[at..].as_mut_ptr());
+        pack::rows(s, d_out, a.out_layout.token, count, d, queries.d_out[at..].as_mut_ptr());
     }
-    queries.dq.fill(0.0);
+    queries.dq[from * padded..][..count * padded].fill(0.0);
     let lse = ((b * a.groups + g) * a.heads_per_group + head) * a.queries + first;
     for i in 0..count {
         let row = out + i * a.out_layout.token;
-        queries.d[i] = row_dot(s, &a.d_out[row..][..d], &a.out[row..][..d]);
-        queries.minus_lse[i] = -a.lse[lse + i];
+        let d_out = &queries.d_out[(from + i) * padded..][..d];
+        queries.d[from + i] = row_dot(s, d_out, &a.out[row..][..d]);
+        queries.minus_lse[from + i] = -a.lse[lse + i];
+    }
+}
+
+/// Notes what [`read_queries`] will read.
+#[inline(always)]
+fn note_queries(a: &AttentionGrad, part: &Part, (head, from): (usize, usize), ahead: &mut Ahead) {
+    let count = part.queries.len().saturating_sub(from).min(BLOCK);
+    if count > 0 {
+        let first = part.queries.start + from;
+        let out = a.out_layout.at(part.b, first, part.g, head);
+        let q = a.q_layout.at(part.b, first, part.g, head);
+        ahead.note(a.out.as_ptr(), out, a.out_layout.token, count);
+        ahead.note(a.d_out.as_ptr(), out, a.out_layout.token, count);
+        ahead.note(a.q.as_ptr(), q, a.q_layout.token, count);
+    }
+}
+
+/// Notes the next block of keys and where this one's gradients go.
+#[inline(always)]
+fn note_keys(a: &AttentionGrad, part: &Part, at: usize, ahead: &mut Ahead) {
+    let (k, v) = (
+        a.k_layout.at(part.b, at * BLOCK, part.g, 0),
+        a.v_layout.at(part.b, at * BLOCK, part.g, 0),
+    );
+    let (key_row, value_row) = (a.k_layout.token, a.v_layout.token);
+    if part.dkv {
+        ahead.note(a.dk.as_ptr(), k, key_row, BLOCK);
+        ahead.note(a.dv.as_ptr(), v, value_row, BLOCK);
+    }
+    if at + 1 < part.blocks.end {
+        ahead.note(a.k.as_ptr(), k + BLOCK * key_row, key_row, BLOCK);
+        ahead.note(a.v.as_ptr(), v + BLOCK * value_row, value_row, BLOCK);
     }
 }
 
@@ -191,6 +221,7 @@ fn block_pair<S: Micro>(
     place: (usize, usize, usize),
     queries: &mut Queries,
     block: &mut Block,
+    ahead: &mut Ahead,
 ) {
     let (first, at, keys) = place;
     let rows = (part.queries.len() - first).min(BLOCK);
@@ -213,10 +244,10 @@ fn block_pair<S: Micro>(
                 s,
                 a,
                 part,
-                (first + start, start, here),
-                &bits[start..start + here],
+                (first + start, start, &bits[start..start + here]),
                 queries,
                 block,
+                ahead,
             )
         };
     }
@@ -235,41 +266,39 @@ fn block_pair<S: Micro>(
             c: block.dv.as_mut_ptr(),
             c_row: padded,
             sink: Sink::Add,
-            ahead: std::ptr::null(),
-            ahead_step: 0,
         };
         // SAFETY: `p` and `ds` hold the block's pairs, `dv` and `dk` its keys.
         unsafe {
-            multiply(s, keys, padded / LANES, &product);
+            multiply(s, keys, padded / LANES, &product, ahead);
             let product = Product {
                 a: block.ds.as_ptr(),
                 b: queries.q.as_ptr().add(first * padded),
                 c: block.dk.as_mut_ptr(),
                 ..product
             };
-            multiply(s, keys, padded / LANES, &product);
+            multiply(s, keys, padded / LANES, &product, ahead);
         }
     }
 }
 
-/// Probabilities and score gradients of a few rows, and their share of `dq`; `place` is (row of the part, row of the block,
-/// rows).
+/// Probabilities and score gradients of a few rows, and their share of `dq`; the rows are given as (first of the part, first
+/// of the block, what each sees).
 ///
 /// What a row does not see is computed too where that is easier, and never read.
 ///
 /// # Safety
-/// `rows ≤ GROUP`, and all arrays as their fields say.
+/// At most `GROUP` rows, and all arrays as their fields say.
 #[inline(always)]
 unsafe fn group<S: Micro>(
     s: S,
     a: &AttentionGrad,
     part: &Part,
-    place: (usize, usize, usize),
-    bits: &[u64],
+    (row, start, bits): (usize, usize, &[u64]),
     queries: &mut Queries,
     block: &mut Block,
+    ahead: &mut Ahead,
 ) {
-    let (row, start, rows) = place;
+    let rows = bits.len();
     let any = bits.iter().fold(0, |any, row| any | row);
     if any == 0 {
         return;
@@ -281,23 +310,19 @@ unsafe fn group<S: Micro>(
     unsafe {
         dots(
             s,
-            rows,
-            vectors,
-            &queries.q[row * padded..],
-            padded,
+            (rows, vectors),
+            (&queries.q[row * padded..], padded),
             block.keys,
             p,
-            NOTHING,
+            ahead,
         );
         dots(
             s,
-            rows,
-            vectors,
-            &queries.d_out[row * padded..],
-            padded,
+            (rows, vectors),
+            (&queries.d_out[row * padded..], padded),
             block.values,
             ds,
-            NOTHING,
+            ahead,
         );
         let scale = s.splat(a.scale);
         for r in 0..rows {
@@ -328,9 +353,8 @@ unsafe fn group<S: Micro>(
                     c: queries.dq.as_mut_ptr().add(row * padded),
                     c_row: padded,
                     sink: Sink::Add,
-                    ahead: std::ptr::null(),
-                    ahead_step: 0,
                 },
+                ahead,
             );
         }
     }

@@ -1,7 +1,8 @@
 //! The forward pass of one tile: blocks of keys outside, groups of query rows inside.
 
+use super::ahead::Ahead;
 use super::micro::{Micro, Product, Sink, multiply};
-use super::{Attention, BLOCK, pack};
+use super::{Attention, BLOCK, Layout, pack};
 use crate::math::lanes::{exp, ln};
 use crate::order::Units;
 use crate::scratch::Scratch;
@@ -10,12 +11,6 @@ use std::ops::Range;
 
 /// Query rows that go through a block of keys together: their scores stay in the first cache.
 pub(super) const GROUP: usize = 16;
-
-/// Memory that will be read soon: a first row of a block, and the distance of its rows.
-pub(super) type Ahead = (*const f32, usize);
-
-/// Nothing will.
-pub(super) const NOTHING: Ahead = (std::ptr::null(), 0);
 
 /// What a tile computes: rows of one sequence and group, row `head * queries + query`.
 pub(super) struct Part {
@@ -80,75 +75,89 @@ pub(super) fn run<S: Micro>(s: S, attention: &Attention, part: Part, scratch: &m
     state.sum.fill(0.0);
     state.top.fill(f32::NEG_INFINITY);
     let seen = a.seen();
-    let mut limit = 0;
-    for (row, index) in rows.clone().enumerate() {
-        let (head, query) = (index / a.queries, index % a.queries);
-        let from = a.q_layout.at(b, query, g, head);
-        state.q[row * d..][..d].copy_from_slice(&a.q[from..][..d]);
-        limit = limit.max(seen.limit(b, query));
-    }
-    for at in 0..limit.div_ceil(BLOCK) {
+    let limit = (rows.clone()).map(|row| seen.limit(b, row % a.queries)).max();
+    let blocks = limit.unwrap_or(0).div_ceil(BLOCK);
+    // A block of keys and values should have been asked for when the one before it is done.
+    let width = (S::ACCUMULATORS / count.clamp(1, S::ROWS)).min(4) * LANES;
+    let tiles = count.div_ceil(S::ROWS) * (BLOCK.div_ceil(width) + padded.div_ceil(width));
+    let mut ahead = Ahead::new(d, (2 * BLOCK).div_ceil(tiles.max(1)).clamp(2, BLOCK));
+    read_queries(a, b, g, rows.clone(), 0, &mut state);
+    for at in 0..blocks {
         let keys = (a.keys - at * BLOCK).min(BLOCK);
         let (k, v) = (a.k_layout.at(b, at * BLOCK, g, 0), a.v_layout.at(b, at * BLOCK, g, 0));
         // Few rows read the values once, in place; for many they are copied together.
         let in_place = count <= GROUP && d == padded;
+        let (key_row, value_row) = (a.k_layout.token, a.v_layout.token);
+        if at + 1 < blocks {
+            ahead.note(a.k.as_ptr(), k + BLOCK * key_row, key_row, BLOCK);
+        }
         // SAFETY: `check` saw that the arrays hold these rows.
         let (values, value_row) = unsafe {
-            pack::transposed(
-                s,
-                a.k.as_ptr().add(k),
-                a.k_layout.token,
-                keys,
-                d,
-                block.keys.as_mut_ptr(),
-            );
+            let (k, v) = (a.k.as_ptr().add(k), a.v.as_ptr().add(v));
+            pack::transposed(s, k, key_row, keys, d, block.keys.as_mut_ptr());
             if in_place {
-                (a.v.as_ptr().add(v), a.v_layout.token)
+                ahead.note(v, 0, value_row, keys);
+                (v, value_row)
             } else {
-                pack::rows(
-                    s,
-                    a.v.as_ptr().add(v),
-                    a.v_layout.token,
-                    keys,
-                    d,
-                    block.values.as_mut_ptr(),
-                );
+                pack::rows(s, v, value_row, keys, d, block.values.as_mut_ptr());
+                ahead.note(v, BLOCK * value_row, value_row, if at + 1 < blocks { BLOCK } else { 0 });
                 (block.values.as_ptr(), padded)
             }
         };
-        // Decoding reads each key and value once, in runs too short for the CPU to foresee: so the products, which work in
-        // the first cache, ask for what comes next.
-        let next = a.k_layout.at(b, (at + 1) * BLOCK, g, 0);
-        let ahead = match in_place {
-            true => [(values, value_row), (a.k.as_ptr().wrapping_add(next), a.k_layout.token)],
-            false => [NOTHING; 2],
-        };
         for first in (0..count).step_by(GROUP) {
             let here = (count - first).min(GROUP);
+            if at == 0 && first + here < count {
+                read_queries(a, b, g, rows.clone(), first + GROUP, &mut state);
+                note_rows(
+                    &mut ahead,
+                    a,
+                    b,
+                    g,
+                    rows.start + first + 2 * GROUP,
+                    (a.q.as_ptr(), a.q_layout),
+                );
+            }
+            if at + 1 == blocks {
+                note_rows(&mut ahead, a, b, g, rows.start + first, (a.out.as_ptr(), a.out_layout));
+            }
             let mut bits = [0; GROUP];
             for (i, bits) in bits[..here].iter_mut().enumerate() {
                 *bits = seen.bits(b, (rows.start + first + i) % a.queries, at);
             }
+            let place = (first, here, &bits);
             // SAFETY: the group's rows of the state, the block's scratch and values.
-            unsafe {
-                group(
-                    s,
-                    a,
-                    &mut state,
-                    &mut block,
-                    first,
-                    here,
-                    &bits,
-                    (values, value_row),
-                    ahead,
-                )
-            };
+            unsafe { group(s, a, &mut state, &mut block, place, (values, value_row), &mut ahead) };
         }
     }
     finish(s, a, b, g, rows, &state);
 }
 
-/// One group of rows against one block of keys.
+/// Copies the queries of one group, rows `first..` of the tile.
+#[inline(always)]
+fn read_queries(a: &Attention, b: usize, g: usize, rows: Range<usize>, first: usize, state: &mut Rows) {
+    let d = a.head_dim;
+    for row in first..(first + GROUP).min(rows.len()) {
+        let index = rows.start + row;
+        let from = a.q_layout.at(b, index % a.queries, g, index / a.queries);
+        state.q[row * d..][..d].copy_from_slice(&a.q[from..][..d]);
+    }
+}
+
+/// Notes the rows of `array` that belong to the group which begins at row `index` of the sequence.
+#[inline(always)]
+fn note_rows(
+    ahead: &mut Ahead,
+    a: &Attention,
+    b: usize,
+    g: usize,
+    index: usize,
+    (array, layout): (*const f32, Layout),
+) {
+    let at = layout.at(b, index % a.queries, g, index / a.queries);
+    ahead.note(array, at, layout.token, GROUP);
+}
+
+/// One group of rows against one block of keys; `place` is (first row of the tile, rows, what each sees).
 ///
 /// # Safety
 /// `values` must hold the block's values, rows `value_row` apart, in whole vectors.
@@ -160,11 +169,9 @@ unsafe fn group<S: Micro>(
     a: &Attention,
     state: &mut Rows,
     block: &mut Block,
-    first: usize,
-    rows: usize,
-    bits: &[u64; GROUP],
+    (first, rows, bits): (usize, usize, &[u64; GROUP]),
     (values, value_row): (*const f32, usize),
-    ahead: [Ahead; 2],
+    ahead: &mut Ahead,
 ) {
     let any = bits.iter().fold(0, |any, row| any | row);
     if any == 0 {
@@ -177,13 +184,11 @@ unsafe fn group<S: Micro>(
     unsafe {
         dots(
             s,
-            rows,
-            vectors,
-            &state.q[first * d..],
-            d,
+            (rows, vectors),
+            (&state.q[first * d..], d),
             block.keys,
             block.scores,
-            ahead[0],
+            ahead,
         );
         largest(s, rows, vectors, bits, block);
         let scale = s.splat(a.scale);
@@ -217,9 +222,8 @@ unsafe fn group<S: Micro>(
                 c: state.acc.as_mut_ptr().add(first * padded),
                 c_row: padded,
                 sink: Sink::Rescale(factors.as_ptr()),
-                ahead: ahead[1].0,
-                ahead_step: ahead[1].1,
             },
+            ahead,
         );
     }
 }
@@ -230,17 +234,15 @@ unsafe fn group<S: Micro>(
 /// group; `scores` has room for its two entries.
 ///
 /// # Safety
-/// `q` holds rows `d` (or `q_row`) apart, `keys` is `[d, BLOCK]`.
+/// `q` holds the rows, `q_row` apart; `keys` is `[d, BLOCK]`.
 #[inline(always)]
 pub(super) unsafe fn dots<S: Micro>(
     s: S,
-    rows: usize,
-    vectors: usize,
-    q: &[f32],
-    q_row: usize,
+    (rows, vectors): (usize, usize),
+    (q, q_row): (&[f32], usize),
     keys: &[f32],
     scores: &mut [f32],
-    ahead: Ahead,
+    ahead: &mut Ahead,
 ) {
     let d = keys.len() / BLOCK;
     let leaf = Units::whole(d).leaf();
@@ -265,12 +267,8 @@ pub(super) unsafe fn dots<S: Micro>(
                     c: scores.as_mut_ptr().add(entry * GROUP * BLOCK),
                     c_row: BLOCK,
                     sink: if merges == 0 { Sink::Store } else { Sink::Add },
-                    ahead: match ahead.0.is_null() {
-                        true => ahead.0,
-                        false => ahead.0.wrapping_add(index * leaf),
-                    },
-                    ahead_step: ahead.1,
                 },
+                ahead,
             );
         }
         depth = entry + 1;
@@ -298,14 +296,14 @@ pub(super) fn lanes_of<S: Micro>(s: S, bits: u64, v: usize) -> S::M {
 #[inline(always)]
 unsafe fn largest<S: Micro>(s: S, rows: usize, vectors: usize, bits: &[u64; GROUP], block: &mut Block) {
     let none = s.splat(f32::NEG_INFINITY);
-    for r in 0..GROUP {
+    for (r, bits) in bits.iter().enumerate() {
         let mut most = none;
         for v in 0..if r < rows { vectors } else { 0 } {
             // SAFETY: row `r` of the scores.
             let x = unsafe { s.load(block.scores.as_ptr().add(r * BLOCK + v * LANES)) };
-            let x = match (bits[r] >> (v * LANES)) & 0xffff {
+            let x = match (bits >> (v * LANES)) & 0xffff {
                 0xffff => x,
-                _ => s.select(lanes_of(s, bits[r], v), x, none),
+                _ => s.select(lanes_of(s, *bits, v), x, none),
             };
             most = s.max(most, x);
         }

@@ -1,5 +1,7 @@
 //! The one inner product of attention: a few rows of broadcasts times rows of vectors, in registers.
 
+use super::ahead::{Ahead, Ask};
+use super::seen::low_bits;
 use crate::simd::{LANES, Portable, Simd};
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
@@ -30,9 +32,6 @@ pub(super) struct Product {
     pub c: *mut f32,
     pub c_row: usize,
     pub sink: Sink,
-    /// Memory that will be read soon: step `t` asks for the line at `ahead[t · ahead_step + n]`; null for nothing.
-    pub ahead: *const f32,
-    pub ahead_step: usize,
 }
 
 /// Register tiles compiled for an instruction set.
@@ -42,11 +41,11 @@ pub(super) trait Micro: Simd {
     /// Vectors of accumulators, of all rows together.
     const ACCUMULATORS: usize;
 
-    /// A tile of `R` rows and `V` vectors.
+    /// A tile of `R` rows and `V` vectors; `ask` is asked for on the way.
     ///
     /// # Safety
     /// The pointers of `product` reach as far as its fields say; `b` and `c` are read and written in whole vectors.
-    unsafe fn tile<const R: usize, const V: usize>(product: &Product);
+    unsafe fn tile<const R: usize, const V: usize>(product: &Product, ask: &Ask);
 
     /// Asks for the cache line of `p`, which need not be valid, into the second level.
     #[inline(always)]
@@ -59,14 +58,14 @@ impl Micro for crate::simd::Avx512 {
     const ACCUMULATORS: usize = 16;
 
     #[inline(always)]
-    unsafe fn tile<const R: usize, const V: usize>(product: &Product) {
+    unsafe fn tile<const R: usize, const V: usize>(product: &Product, ask: &Ask) {
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-        unsafe fn compiled<const R: usize, const V: usize>(product: &Product) {
+        unsafe fn compiled<const R: usize, const V: usize>(product: &Product, ask: &Ask) {
             // SAFETY: this function runs only where the features are; the pointers are the caller's promise.
-            unsafe { body::<_, R, V>(crate::simd::Avx512::new(), product) }
+            unsafe { body::<_, R, V>(crate::simd::Avx512::new(), product, ask) }
         }
         // SAFETY: only code that holds a token calls this.
-        unsafe { compiled::<R, V>(product) }
+        unsafe { compiled::<R, V>(product, ask) }
     }
 
     #[inline(always)]
@@ -82,14 +81,14 @@ impl Micro for crate::simd::Avx2 {
     const ACCUMULATORS: usize = 4;
 
     #[inline(always)]
-    unsafe fn tile<const R: usize, const V: usize>(product: &Product) {
+    unsafe fn tile<const R: usize, const V: usize>(product: &Product, ask: &Ask) {
         #[target_feature(enable = "avx2,fma")]
-        unsafe fn compiled<const R: usize, const V: usize>(product: &Product) {
+        unsafe fn compiled<const R: usize, const V: usize>(product: &Product, ask: &Ask) {
             // SAFETY: this function runs only where the features are; the pointers are the caller's promise.
-            unsafe { body::<_, R, V>(crate::simd::Avx2::new(), product) }
+            unsafe { body::<_, R, V>(crate::simd::Avx2::new(), product, ask) }
         }
         // SAFETY: only code that holds a token calls this.
-        unsafe { compiled::<R, V>(product) }
+        unsafe { compiled::<R, V>(product, ask) }
     }
 
     #[inline(always)]
@@ -104,9 +103,9 @@ impl Micro for Portable {
     const ACCUMULATORS: usize = 4;
 
     #[inline(never)]
-    unsafe fn tile<const R: usize, const V: usize>(product: &Product) {
+    unsafe fn tile<const R: usize, const V: usize>(product: &Product, ask: &Ask) {
         // SAFETY: the caller's promise.
-        unsafe { body::<_, R, V>(Portable::new(), product) }
+        unsafe { body::<_, R, V>(Portable::new(), product, ask) }
     }
 }
 
@@ -115,7 +114,7 @@ impl Micro for Portable {
 /// # Safety
 /// As for [`Micro::tile`].
 #[inline(always)]
-pub(super) unsafe fn multiply<S: Micro>(_: S, rows: usize, vectors: usize, product: &Product) {
+pub(super) unsafe fn multiply<S: Micro>(_: S, rows: usize, vectors: usize, product: &Product, ahead: &mut Ahead) {
     let mut row = 0;
     while row < rows {
         let height = (rows - row).min(S::ROWS);
@@ -144,14 +143,9 @@ pub(super) unsafe fn multiply<S: Micro>(_: S, rows: usize, vectors: usize, produ
                     seen,
                     c: product.c.add(row * product.c_row + vector * LANES),
                     sink,
-                    // Each line once, with the first rows.
-                    ahead: match product.ahead.is_null() || row > 0 {
-                        true => std::ptr::null(),
-                        false => product.ahead.wrapping_add(vector * LANES),
-                    },
                     ..*product
                 };
-                by_size::<S>(height, width, &part);
+                by_size::<S>(height, width, &part, &ahead.next());
             }
             vector += width;
         }
@@ -162,35 +156,35 @@ pub(super) unsafe fn multiply<S: Micro>(_: S, rows: usize, vectors: usize, produ
 /// # Safety
 /// As for [`Micro::tile`].
 #[inline(always)]
-unsafe fn by_size<S: Micro>(rows: usize, vectors: usize, product: &Product) {
+unsafe fn by_size<S: Micro>(rows: usize, vectors: usize, product: &Product, ask: &Ask) {
     // SAFETY: the caller's promise. Tiles that an instruction set has no registers for are never asked for.
     unsafe {
         match (rows, vectors) {
-            (1, 1) => S::tile::<1, 1>(product),
-            (1, 2) => S::tile::<1, 2>(product),
-            (1, 3) => S::tile::<1, 3>(product),
-            (1, 4) => S::tile::<1, 4>(product),
-            (2, 1) => S::tile::<2, 1>(product),
-            (2, 2) => S::tile::<2, 2>(product),
-            (3, 1) => S::tile::<3, 1>(product),
-            (4, 1) => S::tile::<4, 1>(product),
+            (1, 1) => S::tile::<1, 1>(product, ask),
+            (1, 2) => S::tile::<1, 2>(product, ask),
+            (1, 3) => S::tile::<1, 3>(product, ask),
+            (1, 4) => S::tile::<1, 4>(product, ask),
+            (2, 1) => S::tile::<2, 1>(product, ask),
+            (2, 2) => S::tile::<2, 2>(product, ask),
+            (3, 1) => S::tile::<3, 1>(product, ask),
+            (4, 1) => S::tile::<4, 1>(product, ask),
             _ if S::ROWS < 8 => unreachable!("bug in unisono: a tile of {rows} × {vectors}"),
-            (2, 3) => S::tile::<2, 3>(product),
-            (2, 4) => S::tile::<2, 4>(product),
-            (3, 2) => S::tile::<3, 2>(product),
-            (3, 3) => S::tile::<3, 3>(product),
-            (3, 4) => S::tile::<3, 4>(product),
-            (4, 2) => S::tile::<4, 2>(product),
-            (4, 3) => S::tile::<4, 3>(product),
-            (4, 4) => S::tile::<4, 4>(product),
-            (5, 1) => S::tile::<5, 1>(product),
-            (5, 2) => S::tile::<5, 2>(product),
-            (6, 1) => S::tile::<6, 1>(product),
-            (6, 2) => S::tile::<6, 2>(product),
-            (7, 1) => S::tile::<7, 1>(product),
-            (7, 2) => S::tile::<7, 2>(product),
-            (8, 1) => S::tile::<8, 1>(product),
-            (8, 2) => S::tile::<8, 2>(product),
+            (2, 3) => S::tile::<2, 3>(product, ask),
+            (2, 4) => S::tile::<2, 4>(product, ask),
+            (3, 2) => S::tile::<3, 2>(product, ask),
+            (3, 3) => S::tile::<3, 3>(product, ask),
+            (3, 4) => S::tile::<3, 4>(product, ask),
+            (4, 2) => S::tile::<4, 2>(product, ask),
+            (4, 3) => S::tile::<4, 3>(product, ask),
+            (4, 4) => S::tile::<4, 4>(product, ask),
+            (5, 1) => S::tile::<5, 1>(product, ask),
+            (5, 2) => S::tile::<5, 2>(product, ask),
+            (6, 1) => S::tile::<6, 1>(product, ask),
+            (6, 2) => S::tile::<6, 2>(product, ask),
+            (7, 1) => S::tile::<7, 1>(product, ask),
+            (7, 2) => S::tile::<7, 2>(product, ask),
+            (8, 1) => S::tile::<8, 1>(product, ask),
+            (8, 2) => S::tile::<8, 2>(product, ask),
             _ => unreachable!("bug in unisono: a tile of {rows} × {vectors}"),
         }
     }
@@ -199,30 +193,23 @@ unsafe fn by_size<S: Micro>(rows: usize, vectors: usize, product: &Product) {
 /// # Safety
 /// As for [`Micro::tile`].
 #[inline(always)]
-unsafe fn body<S: Micro, const R: usize, const V: usize>(s: S, product: &Product) {
+unsafe fn body<S: Micro, const R: usize, const V: usize>(s: S, product: &Product, ask: &Ask) {
     let p = *product;
     let mut sums = [[s.zero(); V]; R];
     // SAFETY: the caller's promise, here and below.
     unsafe {
         if p.seen.is_null() {
-            every(s, &p, 0, p.steps, &mut sums);
+            every(s, &p, 0, p.steps, ask, &mut sums);
         } else {
             let seen: [u64; R] = std::array::from_fn(|r| *p.seen.add(r));
-            let any = seen.iter().fold(0, |bits, row| bits | row);
             let all = seen.iter().fold(u64::MAX, |bits, row| bits & row);
-            if any != 0 {
-                let (first, end) = (any.trailing_zeros() as usize, 64 - any.leading_zeros() as usize);
-                // The first run of steps that all rows see goes without looking at bits.
-                let run = if all == 0 { end } else { all.trailing_zeros() as usize };
-                let run_end = if all == 0 {
-                    end
-                } else {
-                    run + (all >> run).trailing_ones() as usize
-                };
-                some(s, &p, first, run, &seen, &mut sums);
-                every(s, &p, run, run_end, &mut sums);
-                some(s, &p, run_end, end, &seen, &mut sums);
-            }
+            // The first run of steps that all rows see goes without looking at bits.
+            let run = all.trailing_zeros();
+            let end = run + all.checked_shr(run).unwrap_or(0).trailing_ones();
+            let before = low_bits(run as usize);
+            some(s, &p, before, &seen, &mut sums);
+            every(s, &p, run as usize, end as usize, ask, &mut sums);
+            some(s, &p, !low_bits(end as usize), &seen, &mut sums);
         }
         for (r, sums) in sums.iter().enumerate() {
             for (v, sum) in sums.iter().enumerate() {
@@ -238,7 +225,7 @@ unsafe fn body<S: Micro, const R: usize, const V: usize>(s: S, product: &Product
     }
 }
 
-/// The steps `from..to`, which all rows see.
+/// The steps `from..to`, which all rows see; on the way they ask for rows.
 ///
 /// # Safety
 /// As for [`Micro::tile`].
@@ -248,28 +235,51 @@ unsafe fn every<S: Micro, const R: usize, const V: usize>(
     p: &Product,
     from: usize,
     to: usize,
+    ask: &Ask,
     sums: &mut [[S::F; V]; R],
 ) {
     let mut local = *sums;
-    for t in from..to {
-        if !p.ahead.is_null() {
-            (0..V).for_each(|v| S::prefetch(p.ahead.wrapping_add(t * p.ahead_step + v * LANES)));
-        }
-        // SAFETY: step `t` of the product.
-        unsafe {
-            let b: [S::F; V] = std::array::from_fn(|v| s.load(p.b.add(t * p.b_step + v * LANES)));
-            for (r, sums) in local.iter_mut().enumerate() {
-                let a = s.splat(*p.a.add(r * p.a_row + t * p.a_step));
-                for (sum, b) in sums.iter_mut().zip(b) {
-                    *sum = s.fma(a, b, *sum);
-                }
+    let rows = ask.rows.min(to - from);
+    // Spread over the steps: a burst would keep the product's own loads waiting.
+    let spacing = (to - from).checked_div(rows).unwrap_or(0);
+    let mut t = from;
+    // SAFETY: steps of the product.
+    unsafe {
+        for row in 0..rows {
+            for v in 0..ask.vectors {
+                S::prefetch(ask.from.wrapping_add(row * ask.stride + v * LANES));
             }
+            for _ in 0..spacing {
+                step(s, p, t, &mut local);
+                t += 1;
+            }
+        }
+        for t in t..to {
+            step(s, p, t, &mut local);
         }
     }
     *sums = local;
 }
 
-/// The steps `from..to`, each for the rows that see it.
+/// Step `t` for all rows.
+///
+/// # Safety
+/// As for [`Micro::tile`].
+#[inline(always)]
+unsafe fn step<S: Micro, const R: usize, const V: usize>(s: S, p: &Product, t: usize, sums: &mut [[S::F; V]; R]) {
+    // SAFETY: step `t` of the product.
+    unsafe {
+        let b: [S::F; V] = std::array::from_fn(|v| s.load(p.b.add(t * p.b_step + v * LANES)));
+        for (r, sums) in sums.iter_mut().enumerate() {
+            let a = s.splat(*p.a.add(r * p.a_row + t * p.a_step));
+            for (sum, b) in sums.iter_mut().zip(b) {
+                *sum = s.fma(a, b, *sum);
+            }
+        }
+    }
+}
+
+/// The steps of `wanted`, for each row those that it sees: row by row, so that the work is that of the bits that are set.
 ///
 /// # Safety
 /// As for [`Micro::tile`].
@@ -277,22 +287,24 @@ unsafe fn every<S: Micro, const R: usize, const V: usize>(
 unsafe fn some<S: Simd, const R: usize, const V: usize>(
     s: S,
     p: &Product,
-    from: usize,
-    to: usize,
+    wanted: u64,
     seen: &[u64; R],
     sums: &mut [[S::F; V]; R],
 ) {
-    for t in from..to {
-        for (r, sums) in sums.iter_mut().enumerate() {
-            if seen[r] >> t & 1 == 1 {
-                // SAFETY: step `t` of the product.
-                unsafe {
-                    let a = s.splat(*p.a.add(r * p.a_row + t * p.a_step));
-                    for (v, sum) in sums.iter_mut().enumerate() {
-                        *sum = s.fma(a, s.load(p.b.add(t * p.b_step + v * LANES)), *sum);
-                    }
+    for (r, sums) in sums.iter_mut().enumerate() {
+        let mut left = seen[r] & wanted;
+        let mut local = *sums;
+        while left != 0 {
+            let t = left.trailing_zeros() as usize;
+            left &= left - 1;
+            // SAFETY: step `t` of the product.
+            unsafe {
+                let a = s.splat(*p.a.add(r * p.a_row + t * p.a_step));
+                for (v, sum) in local.iter_mut().enumerate() {
+                    *sum = s.fma(a, s.load(p.b.add(t * p.b_step + v * LANES)), *sum);
                 }
             }
         }
+        *sums = local;
     }
 }

@@ -29,6 +29,7 @@
 //!
 //! None of it depends on the tiles, so any worker may run any tile, in any order.
 
+mod ahead;
 mod backward;
 mod forward;
 mod micro;

@@ -98,9 +98,9 @@ mod tests {
         });
         let before = words;
         transpose(&mut words);
-        for i in 0..BLOCK {
-            for t in 0..BLOCK {
-                assert_eq!(words[t] >> i & 1, before[i] >> t & 1);
+        for (i, row) in before.iter().enumerate() {
+            for (t, column) in words.iter().enumerate() {
+                assert_eq!(column >> i & 1, row >> t & 1);
             }
         }
     }

@@ -1,0 +1,86 @@
+//! Asking for memory before it is needed.
+//!
+//! Rows of a head lie apart, often a page or more from token to token, which the CPU does not foresee; and products work in
+//! the first two caches, while memory is idle. So what the next blocks will read, and what finished ones will write, is
+//! noted here, and each register tile asks for a few rows of it on its way.
+
+use crate::simd::LANES;
+
+/// Notes that are kept; a further one displaces the oldest.
+const NOTES: usize = 8;
+
+/// Some rows of memory, of the same number of lines each.
+#[derive(Clone, Copy)]
+pub(super) struct Ask {
+    /// Start of the first row; need not be valid.
+    pub from: *const f32,
+    /// Distance of rows.
+    pub stride: usize,
+    /// Rows that were not asked for yet.
+    pub rows: usize,
+    /// Vectors of a row.
+    pub vectors: usize,
+}
+
+/// What will be needed soon, latest note first.
+pub(super) struct Ahead {
+    notes: [Ask; NOTES],
+    count: usize,
+    vectors: usize,
+    /// Rows that a register tile asks for.
+    quota: usize,
+}
+
+impl Ahead {
+    /// Nothing noted; rows will have `d` floats.
+    pub fn new(d: usize, quota: usize) -> Ahead {
+        Ahead {
+            notes: [Ahead::nothing(); NOTES],
+            count: 0,
+            vectors: d.div_ceil(LANES),
+            quota,
+        }
+    }
+
+    fn nothing() -> Ask {
+        Ask {
+            from: std::ptr::null(),
+            stride: 0,
+            rows: 0,
+            vectors: 0,
+        }
+    }
+
+    /// Notes the row `at` of `array` and the `rows - 1` after it; nobody reads memory here, so they need not be there.
+    #[inline(always)]
+    pub fn note(&mut self, array: *const f32, at: usize, stride: usize, rows: usize) {
+        if self.count == NOTES {
+            self.notes.copy_within(1.., 0);
+            self.count -= 1;
+        }
+        self.notes[self.count] = Ask {
+            from: array.wrapping_add(at),
+            stride,
+            rows,
+            vectors: self.vectors,
+        };
+        self.count += 1;
+    }
+
+    /// The next few rows to ask for.
+    #[inline(always)]
+    pub fn next(&mut self) -> Ask {
+        if self.count == 0 {
+            return Ahead::nothing();
+        }
+        let note = &mut self.notes[self.count - 1];
+        let rows = note.rows.min(self.quota);
+        let ask = Ask { rows, ..*note };
+        note.from = note.from.wrapping_add(rows * note.stride);
+        note.rows -= rows;
+        if note.rows == 0 {
+            self.count -= 1;
+        }
+        ask
+    }
+}
