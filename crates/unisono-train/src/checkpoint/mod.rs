@@ -29,10 +29,13 @@ mod store;
 
 pub use digest::{config_digest, result_part};
 pub use error::CheckpointError;
+pub(crate) use error::three;
 pub use load::{Checkpoint, load};
 pub use manifest::{FORMAT, FileEntry, Holds, Manifest, State, TensorRow};
 pub use replicas::verify_replicas;
 pub use restore::Restored;
+pub(crate) use restore::upload_real;
+pub(crate) use save::real_values;
 pub use save::{Keep, Saved, Snapshot};
 pub use store::{Checkpoints, Cleaned, Found, Listing};
 

@@ -1,0 +1,76 @@
+//! Our tokenizers as Hugging Face's `tokenizer.json`.
+
+use super::MARK;
+use serde_json::{Map, Value, json};
+use unisono_data::Tokenizer;
+
+/// The text of a `tokenizer.json` that encodes and decodes as `tokenizer` does.
+pub(super) fn to_json(tokenizer: &Tokenizer) -> String {
+    let (model, pre_tokenizer, decoder) = match tokenizer {
+        Tokenizer::Char(vocabulary) => {
+            let characters = vocabulary.characters().iter();
+            let vocab: Map<String, Value> = characters
+                .enumerate()
+                .map(|(id, c)| (c.to_string(), json!(id)))
+                .collect();
+            (
+                // The token for unknown characters is not in the vocabulary: they are an error there, as they are here.
+                json!({"type": "WordLevel", "vocab": vocab, "unk_token": "[UNK]"}),
+                json!({"type": "Split", "pattern": {"Regex": "(?s:.)"}, "behavior": "Isolated", "invert": false}),
+                json!({"type": "Fuse"}),
+            )
+        }
+        Tokenizer::Byte => {
+            let vocab: Map<String, Value> = (0..=255)
+                .map(|byte| (byte_character(byte).to_string(), json!(byte)))
+                .collect();
+            (
+                json!({
+                    "type": "BPE", "vocab": vocab, "merges": [], "dropout": null, "unk_token": null,
+                    "continuing_subword_prefix": null, "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
+                }),
+                json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false}),
+                json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false}),
+            )
+        }
+    };
+    let value = json!({
+        MARK: env!("CARGO_PKG_VERSION"),
+        "version": "1.0",
+        "truncation": null,
+        "padding": null,
+        "added_tokens": [],
+        "normalizer": null,
+        "pre_tokenizer": pre_tokenizer,
+        "post_processor": null,
+        "decoder": decoder,
+        "model": model,
+    });
+    format!("{value:#}\n")
+}
+
+/// The character that stands for a byte in byte-level vocabularies since GPT-2: itself where it is printable, otherwise the
+/// next free code point from 256 on.
+fn byte_character(byte: u8) -> char {
+    let printable = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
+    if printable(byte) {
+        return char::from(byte);
+    }
+    let place = (0..byte).filter(|byte| !printable(*byte)).count();
+    char::from_u32(256 + place as u32).expect("256 to 323 are characters")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_have_their_usual_characters() {
+        assert_eq!(byte_character(b'a'), 'a');
+        assert_eq!(byte_character(b' '), 'Ġ');
+        assert_eq!(byte_character(b'\n'), 'Ċ');
+        assert_eq!(byte_character(0xad), 'Ń');
+        let all: std::collections::BTreeSet<char> = (0..=255).map(byte_character).collect();
+        assert_eq!(all.len(), 256);
+    }
+}
