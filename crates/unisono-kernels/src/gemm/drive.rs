@@ -11,6 +11,9 @@ use crate::simd::LANES;
 
 /// Where the packing routines may write past a panel's end.
 pub(super) const SLACK: usize = 16;
+/// Portions of packing after every fourth step while an only block's panels of A are packed: then a whole panel is ready for
+/// the next register tile.
+const FAST: usize = 4;
 
 /// The parts of the scratch memory.
 struct Rooms {
@@ -94,10 +97,19 @@ pub(super) unsafe fn tile<K: Kernel>(g: &Gemm, index: usize, scratch: &mut Scrat
     let mut depth = slots_before;
     let mut table = [Merges::default(); MAX_LEAVES];
     let mut next = walk.next();
+    let next_is_last = walk.clone().next().is_none();
     if let Some(block) = &next {
         // SAFETY: the caller's promise, and rooms as large as the largest block asks.
         unsafe {
-            run.feed_a(block, 4, 0).finish::<K>();
+            if next_is_last {
+                let panel = K::MR.min(tile.rows);
+                run.a.at(0, block.k).pack::<K>(panel, block.len(), a0, panel);
+                run.a
+                    .at(panel, block.k)
+                    .prefetch::<K>(K::MR.min(tile.rows - panel), block.len());
+            } else {
+                run.feed_a(block, 0, 4, 0).finish::<K>();
+            }
             run.feed_b(block, 0, 4, 0).finish::<K>();
         }
     }
@@ -146,16 +158,16 @@ struct Run<'a, K> {
 }
 
 impl<K: Kernel> Run<'_, K> {
-    /// Packs the panels of A for `block` into the first room.
-    fn feed_a(&self, block: &Block, portions: usize, room: usize) -> Feed {
+    /// Packs the panels of A for `block` from row `i` of the tile on.
+    fn feed_a(&self, block: &Block, i: usize, portions: usize, room: usize) -> Feed {
         Feed::new(
-            self.a.at(0, block.k),
-            self.tile.rows,
+            self.a.at(i, block.k),
+            self.tile.rows - i,
             K::MR,
             1,
             block.len(),
             portions,
-            self.rooms.a[room],
+            self.rooms.a[room].wrapping_add(i * block.len()),
         )
     }
 
@@ -172,13 +184,19 @@ impl<K: Kernel> Run<'_, K> {
         )
     }
 
-    /// Runs one block over the whole tile. Its panels of A and the first one of B are packed; meanwhile those of the
-    /// next block are.
+    /// Runs one block over the whole tile. Its panels of A (of a tile's only block the first one) and its first panel of B
+    /// are packed; meanwhile the others and those of the next block are.
     unsafe fn block(&mut self, phase: &Phase) {
         let tile = self.tile;
         let quads = phase.block.leaves * (phase.block.leaf / 4);
+        let only = phase.first && phase.next.is_none();
+        let mut rest_a = if only {
+            self.feed_a(&phase.block, K::MR.min(tile.rows), 1, 0)
+        } else {
+            Feed::none()
+        };
         let mut next_a = match &phase.next {
-            Some(next) => self.feed_a(next, self.across, 1),
+            Some(next) => self.feed_a(next, 0, self.across, 1),
             None => Feed::none(),
         };
         for j in (0..tile.cols).step_by(K::NR) {
@@ -192,17 +210,26 @@ impl<K: Kernel> Run<'_, K> {
             };
             for i in (0..tile.rows).step_by(K::MR) {
                 let rows = K::MR.min(tile.rows - i);
+                let first = only && j == 0;
+                let pace = if first { FAST } else { 1 };
                 // SAFETY: the caller's promise.
                 unsafe {
                     let mut room = if rows == K::MR && cols > K::NR - LANES {
-                        quads
+                        pace * quads
                     } else {
                         0
                     };
-                    let b = next_b.advance::<K>(room);
-                    room -= b.count;
-                    let a = next_a.advance::<K>(room);
-                    self.register_tile(phase, (i, j), (rows, cols), [b, a]);
+                    let jobs = if first {
+                        // Panel i + 1 of A must be ready for the next call: it goes first, and B's as far as there is room.
+                        let a = rest_a.advance_whole::<K>(room);
+                        room -= a.count.next_multiple_of(pace);
+                        [a, next_b.advance::<K>(room)]
+                    } else {
+                        let b = next_b.advance::<K>(room);
+                        room -= b.count;
+                        [b, next_a.advance::<K>(room)]
+                    };
+                    self.register_tile(phase, (i, j), (rows, cols), jobs, pace);
                 }
             }
             // SAFETY: as above.
@@ -222,6 +249,7 @@ impl<K: Kernel> Run<'_, K> {
         (i, j): (usize, usize),
         (rows, cols): (usize, usize),
         jobs: [Job; 2],
+        pace: usize,
     ) {
         let (g, block) = (self.g, &phase.block);
         let entry = K::MR * K::NR;
@@ -259,6 +287,7 @@ impl<K: Kernel> Run<'_, K> {
                 dst,
                 dst_stride,
                 jobs,
+                pace,
             };
             // What the kernel adds and where it stores is asked for now, a whole block ahead.
             let popped = phase.depth - below;

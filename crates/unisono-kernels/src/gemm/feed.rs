@@ -165,6 +165,16 @@ impl Feed {
         }
     }
 
+    /// [`Feed::advance`] where the first portion's source was asked for already.
+    ///
+    /// # Safety
+    /// As for [`Feed::advance`].
+    pub unsafe fn advance_whole<K: Kernel>(&mut self, most: usize) -> Job {
+        self.started = true;
+        // SAFETY: the caller's promise.
+        unsafe { self.advance::<K>(most) }
+    }
+
     /// Packs a portion; its slack is the next one's beginning, packed later.
     unsafe fn pack_portion<K: Kernel>(&mut self, outs: usize, steps: usize) {
         let width = outs.next_multiple_of(self.round);

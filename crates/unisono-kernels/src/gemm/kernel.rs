@@ -134,9 +134,12 @@ pub(super) struct Micro<'a> {
     pub dst: *mut f32,
     /// Distance between rows of `dst`.
     pub dst_stride: usize,
-    /// Packing on the side; together at most as many portions as the leaves have whole quadruples of steps. Only tiles of
+    /// Packing on the side; together at most `pace` times as many portions as the leaves have whole
+    /// quadruples of steps. Only tiles of
     /// `MR` rows of `V` vectors do it.
     pub jobs: [Job; 2],
+    /// Portions after every fourth step.
+    pub pace: usize,
 }
 
 /// A micro-kernel with its packing, for one instruction set.
@@ -242,7 +245,9 @@ pub(super) unsafe fn body<K: Kernel, const R: usize, const V: usize>(s: K, t: &M
                     }
                 }
                 if R == K::MR && V == K::V && job.count > 0 {
-                    job.portion(s, &mut group);
+                    for _ in 0..t.pace.min(job.count) {
+                        job.portion(s, &mut group);
+                    }
                     if job.count == 0 {
                         job = later;
                         later.count = 0;
