@@ -427,6 +427,15 @@ fn known_shapes() {
         ..square(1, 1, 1, 48, 96)
     });
     compare(&square(1, 1, 1, 1, 1));
+    // Nothing to see, nobody to see it.
+    compare(&Case {
+        keys: 0,
+        ..square(1, 1, 1, 16, 100)
+    });
+    compare(&Case {
+        queries: 0,
+        ..square(1, 1, 1, 16, 100)
+    });
 }
 
 /// The outputs of queries `from..to` of a causal case with a cache of `keys` tokens.

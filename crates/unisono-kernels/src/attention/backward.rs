@@ -90,6 +90,7 @@ pub(super) fn run<S: Micro>(s: S, attention: &AttentionGrad, part: Part, scratch
     };
     let mut ahead = Ahead::new(d, QUOTA);
     for head in part.heads.clone() {
+        queries.dq.fill(0.0);
         read_queries(s, a, &part, (head, 0), &mut queries);
         for at in part.blocks.clone() {
             let keys = (a.keys - at * BLOCK).min(BLOCK);
@@ -151,7 +152,6 @@ fn read_queries<S: Micro>(s: S, a: &AttentionGrad, part: &Part, place: (usize, u
         pack::rows(s, q, a.q_layout.token, count, d, queries.q[at..].as_mut_ptr());
         pack::rows(s, d_out, a.out_layout.token, count, d, queries.d_out[at..].as_mut_ptr());
     }
-    queries.dq[from * padded..][..count * padded].fill(0.0);
     let lse = ((b * a.groups + g) * a.heads_per_group + head) * a.queries + first;
     for i in 0..count {
         let row = out + i * a.out_layout.token;

@@ -80,7 +80,7 @@ pub(super) fn run<S: Micro>(s: S, attention: &Attention, part: Part, scratch: &m
     // A block of keys and values should have been asked for when the one before it is done.
     let width = (S::ACCUMULATORS / count.clamp(1, S::ROWS)).min(4) * LANES;
     let tiles = count.div_ceil(S::ROWS) * (BLOCK.div_ceil(width) + padded.div_ceil(width));
-    let mut ahead = Ahead::new(d, (2 * BLOCK).div_ceil(tiles.max(1)).clamp(2, BLOCK));
+    let mut ahead = Ahead::new(d, (2 * BLOCK).div_ceil(tiles.max(1)).clamp(4, BLOCK));
     read_queries(a, b, g, rows.clone(), 0, &mut state);
     for at in 0..blocks {
         let keys = (a.keys - at * BLOCK).min(BLOCK);
