@@ -116,6 +116,14 @@ impl Manifest {
         Ok(())
     }
 
+    /// The manifest of a checkpoint by its directory, checked against its own hash; the files are not read.
+    ///
+    /// # Errors
+    /// No manifest there, damage, or another format.
+    pub fn read_from(checkpoint: &Path) -> Result<Manifest> {
+        Manifest::read(&checkpoint.join(MANIFEST))
+    }
+
     /// Reads and checks it; damage is told without an offer of another checkpoint.
     pub(super) fn read(path: &Path) -> Result<Manifest> {
         let failed = |error: std::io::Error| CheckpointError::Data(DataError::read(path, &error));

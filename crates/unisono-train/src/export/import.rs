@@ -95,7 +95,7 @@ pub fn import(path: &Path, parameters: &[Parameter], gpt: Option<&GptConfig>) ->
     for (parameter, name) in parameters.iter().zip(&names) {
         let mut values = weights.read_f32(name)?;
         if let Some(permutation) = Permutation::of(parameter.foreign) {
-            values = permutation.from_foreign(&values);
+            values = permutation.imported(&values);
         }
         upload_real(&parameter.tensor, &parameter.spec, &values)?;
         parameter.tensor.device().runtime().sync().map_err(TensorError::from)?;

@@ -40,7 +40,7 @@ impl Permutation {
     }
 
     /// Values in the order of others.
-    pub fn to_foreign(&self, ours: &[f32]) -> Vec<f32> {
+    pub fn exported(&self, ours: &[f32]) -> Vec<f32> {
         let mut theirs = vec![0.0; ours.len()];
         self.each_block(ours.len(), |here, there| {
             theirs[there..there + self.block].copy_from_slice(&ours[here..here + self.block]);
@@ -49,7 +49,7 @@ impl Permutation {
     }
 
     /// Values in our own order.
-    pub fn from_foreign(&self, theirs: &[f32]) -> Vec<f32> {
+    pub fn imported(&self, theirs: &[f32]) -> Vec<f32> {
         let mut ours = vec![0.0; theirs.len()];
         self.each_block(theirs.len(), |here, there| {
             ours[here..here + self.block].copy_from_slice(&theirs[there..there + self.block]);
@@ -83,11 +83,8 @@ mod tests {
         // q0 q1 k0 v0 | q2 q3 k1 v1
         let ours = [0.0, 1.0, 10.0, 20.0, 2.0, 3.0, 11.0, 21.0];
         let theirs = [0.0, 1.0, 2.0, 3.0, 10.0, 11.0, 20.0, 21.0];
-        assert_eq!(
-            permutation.to_foreign(&[ours, ours].concat()),
-            [theirs, theirs].concat()
-        );
-        assert_eq!(permutation.from_foreign(&theirs), ours);
+        assert_eq!(permutation.exported(&[ours, ours].concat()), [theirs, theirs].concat());
+        assert_eq!(permutation.imported(&theirs), ours);
         assert!(Permutation::of(Foreign::Same).is_none());
     }
 }

@@ -106,7 +106,7 @@ fn write_weights(parameters: &[Parameter], foreign: bool, path: &Path) -> Result
         let parameter = &parameters[index];
         let mut values = real_values(&parameter.tensor, &parameter.spec)?;
         if let Some(permutation) = Permutation::of(parameter.foreign) {
-            values = permutation.to_foreign(&values);
+            values = permutation.exported(&values);
         }
         Ok::<_, ExportError>(Cow::Owned(values))
     })?;
