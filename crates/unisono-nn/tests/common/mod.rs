@@ -80,6 +80,8 @@ pub struct Task {
     pub steps: u32,
     /// An attention mask, the same for each sequence.
     pub attention_mask: bool,
+    /// By how many places the sequences of a step are rotated: other orders of the same addends.
+    pub rotation: usize,
 }
 
 /// A tiny GPT: dropout 0.1, tied, biases, 4 heads in 4 groups.
@@ -109,6 +111,7 @@ pub fn task(config: GptConfig) -> Task {
         tokens: 32,
         steps: 5,
         attention_mask: false,
+        rotation: 0,
     }
 }
 
@@ -124,7 +127,8 @@ pub struct Outcome {
 
 impl Task {
     /// Ids and targets of one sequence of one step; every seventh target or so is masked, and all of one sequence.
-    fn sequence(&self, step: u32, sequence: usize) -> (Vec<u32>, Vec<u32>) {
+    fn sequence(&self, step: u32, place: usize) -> (Vec<u32>, Vec<u32>) {
+        let sequence = (place + self.rotation) % self.sequences;
         let stream = Stream { seed: 7, site: 1, step };
         let word = |i: usize| stream.word((sequence * (self.tokens + 1) + i) as u64);
         // Small ids are frequent, so there is something to learn.

@@ -5,7 +5,8 @@
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
-use unisono_kernels::math;
+use unisono_kernels::elementwise::{Unary, unary};
+use unisono_kernels::isa::Isa;
 use unisono_kernels::philox::Stream;
 
 /// Random site of draws; parameters and dropout have others.
@@ -120,7 +121,10 @@ pub struct Sampler {
     stream: Stream,
     /// Whether the sequence has a token already.
     seen: Vec<bool>,
-    candidates: Vec<Candidate>,
+    /// Logits on their way to probabilities.
+    logits: Vec<f32>,
+    /// Shares of the probability, not yet divided by all shares.
+    weights: Vec<f32>,
 }
 
 impl Sampler {
@@ -134,7 +138,8 @@ impl Sampler {
                 step: 0,
             },
             seen: vec![false; vocabulary],
-            candidates: Vec::with_capacity(vocabulary),
+            logits: Vec::with_capacity(vocabulary),
+            weights: vec![0.0; vocabulary],
         };
         prompt.iter().for_each(|id| sampler.see(*id));
         sampler
@@ -142,8 +147,13 @@ impl Sampler {
 
     /// The token at `position` of the sequence, counted from its first token, given the finite logits of the vocabulary
     /// (further ones are padding). It counts as seen afterwards.
+    ///
+    /// # Panics
+    /// With fewer logits than the vocabulary has entries.
     pub fn next(&mut self, logits: &[f32], position: u64) -> u32 {
-        let id = self.choose(logits, position);
+        self.logits.clear();
+        self.logits.extend_from_slice(&logits[..self.seen.len()]);
+        let id = self.choose(position);
         self.see(id);
         id
     }
@@ -154,7 +164,7 @@ impl Sampler {
         }
     }
 
-    fn choose(&mut self, logits: &[f32], position: u64) -> u32 {
+    fn choose(&mut self, position: u64) -> u32 {
         let Sampling {
             temperature,
             top_k,
@@ -162,58 +172,60 @@ impl Sampler {
             repetition_penalty: penalty,
             ..
         } = self.sampling;
-        let greedy = temperature < GREEDY;
-        let divisor = if greedy { 1.0 } else { temperature };
-        self.candidates.clear();
-        let mut best = Candidate {
-            logit: f32::NEG_INFINITY,
-            id: 0,
-        };
-        for (id, (logit, seen)) in logits.iter().zip(&self.seen).enumerate() {
-            let penalised = match seen {
-                true if *logit > 0.0 => logit / penalty,
-                true => logit * penalty,
-                false => *logit,
-            };
-            let id = id as u32;
-            if penalised > best.logit {
-                best = Candidate { logit: penalised, id };
+        if penalty != 1.0 {
+            for (logit, _) in self.logits.iter_mut().zip(&self.seen).filter(|(_, seen)| **seen) {
+                *logit = if *logit > 0.0 {
+                    *logit / penalty
+                } else {
+                    *logit * penalty
+                };
             }
-            let logit = penalised / divisor;
-            self.candidates.push(Candidate { logit, id });
         }
-        best.logit /= divisor;
-        if greedy || !best.logit.is_finite() {
-            return best.id;
+        let (best, top) = likeliest(&self.logits);
+        if temperature < GREEDY || !(top / temperature).is_finite() {
+            return best;
         }
-        for candidate in &mut self.candidates {
-            candidate.logit -= best.logit;
+        let top = top / temperature;
+        for logit in &mut self.logits {
+            *logit = *logit / temperature - top;
         }
-        if let Some(k) = top_k
-            && k < self.candidates.len()
-        {
-            self.candidates.select_nth_unstable_by(k, |a, b| b.cmp(a));
-            self.candidates.truncate(k);
+        unary(Isa::detect(), Unary::Exp, &self.logits, &mut self.weights);
+        if top_k.is_some_and(|k| k < self.logits.len()) || top_p < 1.0 {
+            self.filter(top_k, top_p);
         }
-        if top_p < 1.0 {
-            self.keep_likeliest(top_p);
-        }
-        // Of the tokens that are left, in the order of their ids whatever left them.
-        self.candidates.sort_unstable_by_key(|c| c.id);
-        draw(&self.candidates, self.uniform(position)).unwrap_or(best.id)
+        draw(&self.weights, self.uniform(position)).unwrap_or(best)
     }
 
-    /// Keeps the fewest of the likeliest tokens whose probabilities reach `top_p`.
-    fn keep_likeliest(&mut self, top_p: f32) {
-        let total: f64 = self.candidates.iter().map(|c| weight(c.logit)).sum();
-        let mut heap = BinaryHeap::from(std::mem::take(&mut self.candidates));
-        let mut reached = 0.0;
-        while let Some(likeliest) = heap.pop() {
-            reached += weight(likeliest.logit);
-            self.candidates.push(likeliest);
-            if reached >= f64::from(top_p) * total {
-                break;
+    /// Leaves weight only to the `top_k` likeliest tokens, and of these to the fewest whose probabilities reach `top_p`.
+    fn filter(&mut self, top_k: Option<usize>, top_p: f32) {
+        let candidate = |(id, logit): (usize, &f32)| Candidate {
+            logit: *logit,
+            id: id as u32,
+        };
+        let mut kept: Vec<Candidate> = self.logits.iter().enumerate().map(candidate).collect();
+        if let Some(k) = top_k.filter(|k| *k < kept.len()) {
+            kept.select_nth_unstable_by(k, |a, b| b.cmp(a));
+            kept.truncate(k);
+        }
+        if top_p < 1.0 {
+            // In the order of ids, so that the sum does not depend on how the k were found.
+            kept.sort_unstable_by_key(|c| c.id);
+            let weight = |c: &Candidate| f64::from(self.weights[c.id as usize]);
+            let enough = f64::from(top_p) * kept.iter().map(weight).sum::<f64>();
+            let mut heap = BinaryHeap::from(std::mem::take(&mut kept));
+            let mut reached = 0.0;
+            while let Some(next) = heap.pop() {
+                reached += weight(&next);
+                kept.push(next);
+                if reached >= enough {
+                    break;
+                }
             }
+        }
+        let weights: Vec<f32> = kept.iter().map(|c| self.weights[c.id as usize]).collect();
+        self.weights.fill(0.0);
+        for (candidate, weight) in kept.iter().zip(weights) {
+            self.weights[candidate.id as usize] = weight;
         }
     }
 
@@ -224,25 +236,28 @@ impl Sampler {
     }
 }
 
-/// A candidate's share of the probability, not yet divided by all shares.
-fn weight(logit: f32) -> f64 {
-    f64::from(math::exp(logit))
+/// The first of the largest logits, with its value.
+fn likeliest(logits: &[f32]) -> (u32, f32) {
+    let top = logits.iter().fold(f32::NEG_INFINITY, |top, logit| top.max(*logit));
+    let first = logits.iter().position(|logit| *logit == top);
+    (first.unwrap_or(0) as u32, top)
 }
 
-/// The candidate at `u` of the way through the probabilities.
-fn draw(candidates: &[Candidate], u: f64) -> Option<u32> {
-    let total: f64 = candidates.iter().map(|c| weight(c.logit)).sum();
+/// The token at `u` of the way through the weights, in the order of ids.
+fn draw(weights: &[f32], u: f64) -> Option<u32> {
+    let total: f64 = weights.iter().map(|w| f64::from(*w)).sum();
     let mut reached = 0.0;
-    let hit = candidates.iter().find(|c| {
-        reached += weight(c.logit);
+    let hit = weights.iter().position(|w| {
+        reached += f64::from(*w);
         reached > u * total
     });
-    hit.map(|c| c.id)
+    hit.map(|id| id as u32)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use unisono_kernels::math;
 
     fn next(sampling: Sampling, logits: &[f32], prompt: &[u32], position: u64) -> u32 {
         Sampler::new(sampling, logits.len(), prompt).next(logits, position)
