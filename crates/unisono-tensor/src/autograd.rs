@@ -5,8 +5,8 @@
 
 use crate::error::TensorError;
 use crate::leaf::Leaf;
-use crate::tensor::Tensor;
-use crate::{MeshDevice, Result};
+use crate::tensor::{Meta, Tensor};
+use crate::{MeshDevice, Result, Rows};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -36,6 +36,8 @@ pub(crate) struct Node {
     pub takes_partial: bool,
     /// Whether the operation can only be the root of a backward pass.
     pub root_only: bool,
+    /// How dimension 0 of the result lies in the step's batch; its gradient lies so too.
+    pub rows: Option<Rows>,
 }
 
 impl Tensor {
@@ -75,6 +77,7 @@ impl Tensor {
             backward: RefCell::new(Some(Box::new(backward))),
             takes_partial,
             root_only,
+            rows: self.meta().rows,
         };
         let mut tensor = self.detach();
         let inner = Rc::get_mut(&mut tensor.inner);
@@ -149,8 +152,15 @@ fn run(device: &MeshDevice, root: &Tensor, seed: &Tensor) -> Result<()> {
     let mut pending: BTreeMap<u64, (Rc<Node>, Tensor)> = BTreeMap::new();
     pending.insert(node.id, (node.clone(), seed.clone()));
     let root_id = node.id;
-    while let Some((id, (node, gradient))) = pending.pop_last() {
+    while let Some((id, (node, mut gradient))) = pending.pop_last() {
         check_gradient(device, &node, &gradient)?;
+        if gradient.meta().rows != node.rows {
+            let rows = node.rows;
+            gradient = gradient.reinterpret(Meta {
+                rows,
+                ..gradient.meta().clone()
+            });
+        }
         if node.root_only && id != root_id {
             return Err(TensorError::Gradient(format!(
                 "{} can only be the root of backward(): call backward() on its result, not on something made from it",
@@ -208,7 +218,11 @@ fn check_gradient(device: &MeshDevice, node: &Node, gradient: &Tensor) -> Result
                 gradient.shape()
             ),
             axis: device.axis_name(index),
-            hint: ", or pass the tensor through broadcast() before it meets sharded weights: its backward is that all_reduce",
+            hint: if node.name == "all_gather" {
+                ", or say that its gradient is not replicated: all_gather(.., false) reduces and scatters it"
+            } else {
+                ", or pass the tensor through broadcast() before it meets sharded weights: its backward is that all_reduce"
+            },
         }),
         _ => Ok(()),
     }

@@ -162,7 +162,7 @@ impl MeshDevice {
         distribution: Distribution,
     ) -> Result<Tensor> {
         let t = Tensor::activation(self, self.cut("random", Dtype::F32, shape, cuts)?)?;
-        let region = t.region();
+        let region = t.region("random")?;
         self.runtime().issue(FillRandom {
             to: t.buffer(),
             region,
@@ -194,6 +194,24 @@ impl MeshDevice {
                     ),
                 });
             }
+            if let Placement::Shard(first) = meta.placements[axis.index] {
+                return Err(TensorError::Argument {
+                    op,
+                    what: format!(
+                        "axis `{name}` for dimensions {first} and {dim} of {shape:?}; an axis cuts one dimension"
+                    ),
+                });
+            }
+            let cut = |placement: &Placement| placement.sharded_dim() == Some(*dim);
+            if let Some(other) = meta.placements.iter().position(cut) {
+                return Err(crate::ops::comm::cut_twice(
+                    op,
+                    shape,
+                    *dim,
+                    &self.axis_name(other),
+                    name,
+                ));
+            }
             meta.local[*dim] /= axis.size;
             meta.placements[axis.index] = Placement::Shard(*dim);
             meta.units[*dim] = axis.size;
@@ -217,6 +235,12 @@ impl MeshDevice {
     /// # Errors
     /// Units that the axis does not divide, or too little memory.
     pub fn parameter(&self, name: &str, spec: &ParameterSpec) -> Result<Tensor> {
+        if spec.dims.len() > 3 {
+            return Err(TensorError::Argument {
+                op: "parameter",
+                what: format!("`{name}` has {} dimensions; up to 3 are built", spec.dims.len()),
+            });
+        }
         let mut meta = Meta::replicated(self, Dtype::F32, &spec.padded());
         for (dim, d) in spec.dims.iter().enumerate() {
             meta.units[dim] = d.units;

@@ -6,12 +6,15 @@ use crate::Result;
 use crate::tensor::Tensor;
 use std::rc::Rc;
 
+/// What is run again: a function of one tensor.
+pub type Block = dyn Fn(&Tensor) -> Result<Tensor>;
+
 /// Runs `block` on `x` and keeps only `x`; the backward pass runs it again. Dropout draws the same mask both times, since it
 /// is keyed by step and element.
 ///
 /// # Errors
 /// What the block says.
-pub fn recompute(x: &Tensor, block: Rc<dyn Fn(&Tensor) -> Result<Tensor>>) -> Result<Tensor> {
+pub fn recompute(x: &Tensor, block: Rc<Block>) -> Result<Tensor> {
     let device = x.device().clone();
     if !device.grad_enabled() {
         return block(x);

@@ -235,9 +235,12 @@ impl Tensor {
     }
 
     /// Where the shard lies in the whole tensor, for random numbers keyed by the global element. Dimensions between the
-    /// first and the last are taken together.
-    pub(crate) fn region(&self) -> Region {
+    /// first and the last are taken together, so of them only the outermost may be cut.
+    pub(crate) fn region(&self, op: &'static str) -> Result<Region> {
         let meta = self.meta();
+        for dim in 2..self.rank().saturating_sub(1) {
+            crate::ops::shape::uncut(op, self, dim)?;
+        }
         let dim = |index: usize, local: usize| match meta.axis_of(self.device(), index) {
             Some(axis) => RegionDim {
                 local,
@@ -249,7 +252,7 @@ impl Tensor {
             },
             None => RegionDim::whole(local),
         };
-        match meta.local.as_slice() {
+        Ok(match meta.local.as_slice() {
             [] => Region::whole(1),
             [n] if meta.rows.is_none() => Region {
                 dims: [RegionDim::whole(1), RegionDim::whole(1), dim(0, *n)],
@@ -275,11 +278,16 @@ impl Tensor {
                 } else {
                     dim(meta.local.len() - 1, last)
                 };
+                let middle = if rest.len() > 1 {
+                    dim(1, middle)
+                } else {
+                    RegionDim::whole(middle)
+                };
                 Region {
-                    dims: [outer, RegionDim::whole(middle), inner],
+                    dims: [outer, middle, inner],
                 }
             }
-        }
+        })
     }
 }
 

@@ -2,8 +2,10 @@
 
 use crate::Result;
 use crate::error::TensorError;
+use crate::ops::shape::uncut;
 use crate::tensor::{Dtype, Meta, Tensor};
 use std::ops::Range;
+use unisono_mesh::Placement;
 use unisono_runtime::ops::attention::{Attention, AttentionGrad, Heads, Layout, Shape};
 use unisono_runtime::ops::cache::{CacheAppend, Fused};
 
@@ -59,6 +61,7 @@ impl Tensor {
                         rule: "a mask has one byte a (query, key): [tokens, tokens] or [batch, tokens, tokens]".into(),
                     });
                 }
+                check_mask(op, self, mask)?;
                 (Some(mask.detach()), if mask.rank() == 3 { tokens * tokens } else { 0 })
             }
         };
@@ -132,6 +135,9 @@ impl Tensor {
         for t in [self, keys, values] {
             t.complete(op, "an input")?;
             t.expect_dtype(op, Dtype::F32)?;
+            if t.rank() == 3 {
+                uncut(op, t, 1)?;
+            }
         }
         let fail = |rule: &str| TensorError::Shape {
             op,
@@ -361,6 +367,30 @@ impl KvCache {
     }
 }
 
+/// A mask for each sequence lies where the sequence lies, one for all of them on every device.
+fn check_mask(op: &'static str, x: &Tensor, mask: &Tensor) -> Result<()> {
+    for (index, (px, pm)) in x.placements().iter().zip(mask.placements()).enumerate() {
+        let wanted = if *px == Placement::Shard(0) && mask.rank() == 3 {
+            *px
+        } else {
+            Placement::Replicate
+        };
+        if *pm != wanted {
+            return Err(TensorError::Placement {
+                op,
+                axis: x.device().axis_name(index),
+                found: format!(
+                    "the projection {:?} is {px} and the mask {:?} is {pm}",
+                    x.shape(),
+                    mask.shape()
+                ),
+                rule: format!("the mask must be {wanted}"),
+            });
+        }
+    }
+    Ok(())
+}
+
 fn output_layout(fused: &Fused, tokens: usize) -> Layout {
     let group = fused.heads_per_group * fused.head_dim;
     let token = fused.groups * group;
@@ -384,6 +414,9 @@ fn narrowed(x: &Tensor, width: usize) -> Meta {
 fn fused_shape(op: &'static str, x: &Tensor, spec: &AttentionSpec) -> Result<(usize, usize, Fused)> {
     x.complete(op, "the projection")?;
     x.expect_dtype(op, Dtype::F32)?;
+    if x.rank() == 3 {
+        uncut(op, x, 1)?;
+    }
     let per_group = spec.num_heads / spec.num_groups.max(1);
     let group = (per_group + 2) * spec.head_dim;
     match x.local_shape() {

@@ -37,7 +37,7 @@ impl Tensor {
             "broadcast",
             axis,
             |p| p == Placement::Replicate,
-            "it must be Replicate",
+            "it must be Replicate; all_gather makes it so",
         )?;
         Ok(self.detach().record_node("broadcast", &[self], true, false, move |dy| {
             let complete = match dy.placements()[axis.index] {
@@ -63,7 +63,7 @@ impl Tensor {
             "all_gather",
             axis,
             |p| p == Placement::Shard(dim),
-            &format!("it must be Shard({dim})"),
+            &format!("it must be Shard({dim}); scatter cuts a replicated tensor"),
         )?;
         let y = gather(self, axis, dim)?;
         Ok(
@@ -104,7 +104,7 @@ impl Tensor {
             "scatter",
             axis,
             |p| p == Placement::Replicate,
-            "it must be Replicate",
+            "it must be Replicate; all_gather makes it so",
         )?;
         let y = take_part(self, axis, dim)?;
         Ok(y.record("scatter", &[self], move |dy| Ok(vec![Some(gather(dy, axis, dim)?)])))
@@ -145,6 +145,7 @@ fn expect(t: &Tensor, op: &'static str, axis: AxisHandle, fits: impl Fn(Placemen
     if fits(placement) {
         return Ok(());
     }
+    t.complete(op, "the tensor")?;
     Err(TensorError::Placement {
         op,
         axis: t.device().axis_name(axis.index),
@@ -192,6 +193,10 @@ pub(crate) fn gather(t: &Tensor, axis: AxisHandle, dim: usize) -> Result<Tensor>
     let inner = meta.local[dim..].iter().product();
     meta.local[dim] *= axis.size;
     meta.placements[axis.index] = Placement::Replicate;
+    if dim == 0 {
+        // Every device holds all rows now: they are dealt out along no axis.
+        meta.rows = None;
+    }
     let y = Tensor::activation(t.device(), meta)?;
     t.device().runtime().issue(AllGather {
         axis,
@@ -201,6 +206,16 @@ pub(crate) fn gather(t: &Tensor, axis: AxisHandle, dim: usize) -> Result<Tensor>
         to: y.buffer(),
     })?;
     Ok(y)
+}
+
+/// A dimension that two axes would cut.
+pub(crate) fn cut_twice(op: &'static str, shape: &[usize], dim: usize, first: &str, second: &str) -> TensorError {
+    TensorError::Placement {
+        op,
+        axis: second.into(),
+        found: format!("dimension {dim} of {shape:?} is cut along axis `{first}` already"),
+        rule: format!("one axis can cut a dimension: use another dimension, or all_gather along `{first}` first"),
+    }
 }
 
 /// Each device's own part of `dim`.
@@ -213,8 +228,20 @@ fn take_part(t: &Tensor, axis: AxisHandle, dim: usize) -> Result<Tensor> {
             rule: "the dimension must exist and be a multiple of the number of devices".into(),
         });
     }
+    if let Some(other) = meta.placements.iter().position(|p| *p == Placement::Shard(dim)) {
+        return Err(cut_twice(
+            "scatter",
+            &t.shape(),
+            dim,
+            &t.device().axis_name(other),
+            &t.device().axis_name(axis.index),
+        ));
+    }
     meta.local[dim] /= axis.size;
     meta.placements[axis.index] = Placement::Shard(dim);
+    if dim == 0 {
+        meta.rows = None;
+    }
     let outer = meta.local[..dim].iter().product();
     let inner = meta.local[dim..].iter().product();
     let y = Tensor::activation(t.device(), meta)?;

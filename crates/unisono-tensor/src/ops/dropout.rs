@@ -51,7 +51,7 @@ fn dropout(x: &Tensor, residual: Option<&Tensor>, p: f32, site: u32) -> Result<T
         return Ok(x.clone());
     }
     let stream = x.device().stream(site, true);
-    let region = x.region();
+    let region = x.region(op)?;
     let y = Tensor::activation(x.device(), x.meta().clone())?;
     x.device().runtime().issue(Dropout {
         x: x.buffer(),

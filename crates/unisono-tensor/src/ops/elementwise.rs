@@ -1,6 +1,6 @@
 //! Elementwise operations, with broadcasting.
 
-use super::same_device;
+use super::{batch_only, same_device};
 use crate::Result;
 use crate::error::TensorError;
 use crate::leaf::{UseKey, WeightGrad};
@@ -197,12 +197,26 @@ fn binary(op: &'static str, f: Binary, a: &Tensor, b: &Tensor) -> Result<Tensor>
     b.complete(op, "the right operand")?;
     a.expect_dtype(op, Dtype::F32)?;
     b.expect_dtype(op, Dtype::F32)?;
-    let (large, small) = if a.rank() >= b.rank() { (a, b) } else { (b, a) };
+    let size = |t: &Tensor| (t.rank(), t.meta().len());
+    let (large, small) = if size(a) >= size(b) { (a, b) } else { (b, a) };
     check_placements(op, large, small)?;
     if small.local_shape() != large.local_shape() && !is_suffix(small, large) {
+        // Leading dimensions of 1 are repeated like missing ones.
+        let ones = small.local_shape().iter().take_while(|n| **n == 1).count();
+        if ones > 0 && large.local_shape().ends_with(&small.local_shape()[ones..]) {
+            let less = small.reshape(&small.local_shape()[ones..])?;
+            return if std::ptr::eq(small, b) {
+                binary(op, f, a, &less)
+            } else {
+                binary(op, f, &less, b)
+            };
+        }
         // Neither covers the other: bring both to the common shape, then it is the simple case.
         let shape = common_shape(op, a, b)?;
         return binary(op, f, &expand(a, &shape)?, &expand(b, &shape)?);
+    }
+    if small.local_shape() != large.local_shape() {
+        batch_only(op, large, small)?;
     }
     let swapped = std::ptr::eq(large, b);
     let y = Tensor::activation(a.device(), large.meta().clone())?;

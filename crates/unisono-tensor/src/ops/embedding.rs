@@ -1,6 +1,7 @@
 //! Table lookup.
 
-use super::same_device;
+use super::shape::uncut;
+use super::{batch_only, same_device};
 use crate::Result;
 use crate::error::TensorError;
 use crate::leaf::WeightGrad;
@@ -30,12 +31,8 @@ impl Tensor {
             });
         };
         let device = self.device().clone();
-        if self.meta().axis_of(&device, 1).is_some() {
-            return Err(TensorError::Argument {
-                op,
-                what: format!("{self:?}: only the rows of a table can be cut"),
-            });
-        }
+        uncut(op, self, 1)?;
+        batch_only(op, ids, self)?;
         let axis = self.meta().axis_of(&device, 0);
         if let Some(axis) = axis
             && ids.placements()[axis.index] != Placement::Replicate
@@ -44,7 +41,10 @@ impl Tensor {
                 op,
                 axis: device.axis_name(axis.index),
                 found: format!("the table is Shard(0) and the ids are {}", ids.placements()[axis.index]),
-                rule: "ids must be replicated along the axis that cuts the table".into(),
+                rule: format!(
+                    "ids must be replicated along the axis that cuts the table: call all_gather(\"{}\", …) on them first",
+                    device.axis_name(axis.index)
+                ),
             });
         }
         let mut meta = ids.meta().clone();

@@ -3,7 +3,8 @@
 //! A loss is Σ/N with N the number of targets of the whole optimizer step, so that micro-batches add up to it. The
 //! vocabulary may be cut over devices; its logits then never meet in one place.
 
-use super::{dim_sum, partial_of, same_device};
+use super::check::check_head;
+use super::{batch_only, check_targets, dim_sum, partial_of, same_device, whole_last};
 use crate::error::TensorError;
 use crate::leaf::WeightGrad;
 use crate::tensor::{Dtype, Meta, Tensor};
@@ -126,12 +127,7 @@ impl Tensor {
         let op = "nll_loss";
         self.complete(op, "the log-probabilities")?;
         check_targets(op, self, targets)?;
-        if self.meta().axis_of(self.device(), self.rank() - 1).is_some() {
-            return Err(TensorError::Argument {
-                op,
-                what: format!("{self:?}: the classes must lie whole on each device"),
-            });
-        }
+        whole_last(op, self)?;
         let mut meta = targets.meta().clone();
         meta.dtype = Dtype::F32;
         let losses = Tensor::activation(self.device(), meta)?;
@@ -198,6 +194,8 @@ impl Tensor {
             });
         }
         let device = self.device().clone();
+        check_head(op, self, head)?;
+        batch_only(op, self, head)?;
         let axis = head.meta().axis_of(&device, 0);
         let head_sum = dim_sum(op, rows, head.meta().units[0], axis)?;
         let mut meta = self.meta().clone();
@@ -489,22 +487,4 @@ impl Work {
         })?;
         Ok(())
     }
-}
-
-fn check_targets(op: &'static str, x: &Tensor, targets: &Tensor) -> Result<()> {
-    same_device(op, x, targets)?;
-    x.expect_dtype(op, Dtype::F32)?;
-    targets.expect_dtype(op, Dtype::U32)?;
-    if x.rank() > 0 && targets.local_shape() == &x.local_shape()[..x.rank() - 1] {
-        return Ok(());
-    }
-    Err(TensorError::Shape {
-        op,
-        found: format!(
-            "an input of shape {:?} and targets of shape {:?}",
-            x.shape(),
-            targets.shape()
-        ),
-        rule: "there must be one target for each row of the input".into(),
-    })
 }

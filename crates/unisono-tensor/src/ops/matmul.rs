@@ -1,6 +1,6 @@
 //! Matrix products: linear layers, and batched products of activations.
 
-use super::{dim_sum, partial_of, same_device};
+use super::{batch_only, dim_sum, partial_of, same_device};
 use crate::Result;
 use crate::error::TensorError;
 use crate::leaf::{UseKey, WeightGrad};
@@ -125,11 +125,15 @@ impl Tensor {
                 .all(|p| p.sharded_dim().is_none_or(|dim| dim < rank - 2))
         };
         if self.placements() != other.placements() || !uncut(self) {
+            let pairs = self.placements().iter().zip(other.placements());
+            let cut = |p: &Placement| p.sharded_dim().is_some_and(|dim| dim + 2 >= rank);
+            let index = pairs.clone().position(|(p, q)| p != q || cut(p)).unwrap_or(0);
             return Err(TensorError::Placement {
                 op,
-                axis: "any".into(),
-                found: format!("{self:?} and {other:?} do not lie alike"),
-                rule: "a batched product needs factors that are placed alike and not cut in the last two dimensions"
+                axis: self.device().axis_name(index),
+                found: format!("the factors are {self:?} and {other:?}"),
+                rule: "a batched product needs factors that are placed alike and not cut in the last two dimensions: \
+                       all_gather or scatter one of them"
                     .into(),
             });
         }
@@ -264,6 +268,22 @@ impl Linear {
                     ),
                 });
             }
+            let wanted = match pw {
+                Placement::Shard(1) => Placement::Shard(0),
+                _ => Placement::Replicate,
+            };
+            if let Some(bias) = bias.filter(|bias| bias.placements()[index] != wanted) {
+                return Err(TensorError::Placement {
+                    op,
+                    axis: device.axis_name(index),
+                    found: format!(
+                        "the weight is {pw} and the bias {:?} is {}",
+                        bias.shape(),
+                        bias.placements()[index]
+                    ),
+                    rule: format!("the bias must lie as the outputs do: {wanted}"),
+                });
+            }
         }
         let layer = Linear {
             x: x.detach(),
@@ -292,6 +312,9 @@ impl Linear {
                 axis: device.axis_name(axis.index),
                 hint: ", then add the bias and apply the activation, once",
             });
+        }
+        for weight in std::iter::once(weight).chain(bias) {
+            batch_only(op, x, weight)?;
         }
         Ok(layer)
     }

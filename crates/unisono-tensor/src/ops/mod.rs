@@ -1,6 +1,7 @@
 //! The operations on tensors, one family a file: each checks placements, issues commands and says how gradients flow.
 
 pub mod attention;
+mod check;
 pub mod comm;
 pub mod dropout;
 pub mod elementwise;
@@ -11,6 +12,8 @@ pub mod norm;
 pub mod reduce;
 pub mod shape;
 pub mod softmax;
+
+pub(crate) use check::{batch_only, check_targets, whole_last};
 
 use crate::error::TensorError;
 use crate::tensor::{PartialSum, Tensor};

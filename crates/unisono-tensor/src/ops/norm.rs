@@ -1,9 +1,10 @@
 //! Layer norm and RMS norm over the last dimension.
 
-use super::same_device;
+use super::{batch_only, same_device, whole_last};
 use crate::Result;
 use crate::error::TensorError;
 use crate::leaf::WeightGrad;
+use crate::ops::shape::uncut;
 use crate::tensor::{Dtype, Meta, Tensor};
 use unisono_runtime::ops::norm::{Norm, NormGrad, NormParamGrad};
 
@@ -36,12 +37,7 @@ fn norm(
     x.complete(op, "the input")?;
     x.expect_dtype(op, Dtype::F32)?;
     let cols = x.last();
-    if x.rank() == 0 || x.meta().axis_of(x.device(), x.rank() - 1).is_some() {
-        return Err(TensorError::Argument {
-            op,
-            what: format!("{x:?}: the last dimension must exist and lie whole on each device"),
-        });
-    }
+    whole_last(op, x)?;
     for parameter in gamma.iter().chain(beta.iter()) {
         same_device(op, x, parameter)?;
         if parameter.local_shape() != [cols] {
@@ -55,6 +51,8 @@ fn norm(
                 rule: format!("it needs the {cols} elements of the input's last dimension"),
             });
         }
+        uncut(op, parameter, 0)?;
+        batch_only(op, x, parameter)?;
     }
     let device = x.device().clone();
     let per_row = || Tensor::activation(&device, Meta::replicated(&device, Dtype::F32, &[x.leading()]));

@@ -4,7 +4,7 @@ use super::comm::finish_partial;
 use crate::MeshDevice;
 use crate::error::TensorError;
 use crate::ops::elementwise::with_value;
-use crate::ops::shape::expand;
+use crate::ops::shape::{expand, uncut};
 use crate::tensor::{Dtype, Meta, Tensor};
 use crate::{Result, Rows};
 use unisono_kernels::order::Units;
@@ -57,14 +57,7 @@ impl Tensor {
             return self.permute(&order)?.sum_dim(rank - 1);
         }
         self.complete("sum_dim", "the tensor")?;
-        if let Some(axis) = self.meta().axis_of(self.device(), dim) {
-            return Err(TensorError::Placement {
-                op: "sum_dim",
-                axis: self.device().axis_name(axis.index),
-                found: format!("dimension {dim} of {:?} is cut over the devices", self.shape()),
-                rule: "all_gather it first".into(),
-            });
-        }
+        uncut("sum_dim", self, dim)?;
         let mut meta = self.meta().clone();
         let cols = meta.local.pop().unwrap_or(1);
         meta.units.pop();
@@ -104,12 +97,7 @@ impl Tensor {
     /// A partial sum or a cut last dimension.
     pub fn argmax(&self) -> Result<Tensor> {
         self.complete("argmax", "the tensor")?;
-        if self.rank() == 0 || self.meta().axis_of(self.device(), self.rank() - 1).is_some() {
-            return Err(TensorError::Argument {
-                op: "argmax",
-                what: format!("{self:?}: the last dimension must exist and lie whole on each device"),
-            });
-        }
+        super::whole_last("argmax", self)?;
         let mut meta = self.meta().clone();
         let cols = meta.local.pop().unwrap_or(1);
         meta.units.pop();
@@ -136,12 +124,13 @@ fn total(op: &'static str, x: &Tensor, scale: f32) -> Result<Tensor> {
     let device = x.device().clone();
     let rows = own(x.batch_rows());
     for (index, placement) in x.placements().iter().enumerate() {
-        if matches!(placement, Placement::Shard(dim) if *dim > 0) {
+        if let Placement::Shard(dim @ 1..) = placement {
+            let axis = device.axis_name(index);
             return Err(TensorError::Placement {
                 op,
-                axis: device.axis_name(index),
                 found: format!("the tensor {:?} is {placement}", x.shape()),
-                rule: "only dimension 0 may be cut: all_gather the tensor first".into(),
+                rule: format!("only dimension 0 may be cut: call all_gather(\"{axis}\", {dim}, …) first"),
+                axis,
             });
         }
     }

@@ -231,7 +231,7 @@ impl Tensor {
     }
 }
 
-fn uncut(op: &'static str, t: &Tensor, dim: usize) -> Result<()> {
+pub(crate) fn uncut(op: &'static str, t: &Tensor, dim: usize) -> Result<()> {
     if dim >= t.rank() {
         return Err(TensorError::Argument {
             op,
@@ -242,12 +242,15 @@ fn uncut(op: &'static str, t: &Tensor, dim: usize) -> Result<()> {
         });
     }
     match t.placements().iter().position(|p| *p == Placement::Shard(dim)) {
-        Some(index) => Err(TensorError::Placement {
-            op,
-            axis: t.device().axis_name(index),
-            found: format!("dimension {dim} of {:?} is cut over the devices", t.shape()),
-            rule: "all_gather it first".into(),
-        }),
+        Some(index) => {
+            let axis = t.device().axis_name(index);
+            Err(TensorError::Placement {
+                op,
+                found: format!("dimension {dim} of {:?} is cut over the devices", t.shape()),
+                rule: format!("it must lie whole on each: call all_gather(\"{axis}\", {dim}, …) first"),
+                axis,
+            })
+        }
         None => Ok(()),
     }
 }
@@ -277,7 +280,7 @@ fn reshaped(t: &Tensor, local: &[usize]) -> Result<Tensor> {
         ..t.meta().with_local(local.to_vec())
     };
     let old = t.local_shape();
-    for placement in &mut meta.placements {
+    for (index, placement) in meta.placements.iter_mut().enumerate() {
         if let Placement::Shard(dim) = *placement {
             // The cut dimension goes where the elements before it end.
             let before: usize = old[..dim].iter().product();
@@ -285,13 +288,15 @@ fn reshaped(t: &Tensor, local: &[usize]) -> Result<Tensor> {
             let at = local.iter().position(|size| {
                 let here = product == before;
                 product *= size;
-                here && *size > 1 || here && before * old[dim] == product
+                here && (*size > 1 || before * old[dim] == product)
             });
             *placement = match at {
                 Some(at) => Placement::Shard(at),
                 None => {
+                    let axis = t.device().axis_name(index);
                     return Err(fail(format!(
-                        "dimension {dim} is cut over devices and would not stay one"
+                        "dimension {dim} is cut along axis `{axis}` and would not stay one dimension: call \
+                         all_gather(\"{axis}\", {dim}, …) first"
                     )));
                 }
             };

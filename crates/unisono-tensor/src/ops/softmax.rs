@@ -1,7 +1,7 @@
 //! Softmax and log-softmax over the last dimension.
 
+use super::whole_last;
 use crate::Result;
-use crate::error::TensorError;
 use crate::tensor::{Dtype, Tensor};
 use unisono_runtime::ops::softmax::{Softmax, SoftmaxGrad, SoftmaxKind};
 
@@ -26,12 +26,7 @@ impl Tensor {
 fn softmax(op: &'static str, x: &Tensor, kind: SoftmaxKind) -> Result<Tensor> {
     x.complete(op, "the input")?;
     x.expect_dtype(op, Dtype::F32)?;
-    if x.rank() == 0 || x.meta().axis_of(x.device(), x.rank() - 1).is_some() {
-        return Err(TensorError::Argument {
-            op,
-            what: format!("{x:?}: the last dimension must exist and lie whole on each device"),
-        });
-    }
+    whole_last(op, x)?;
     let cols = x.last();
     let y = Tensor::activation(x.device(), x.meta().clone())?;
     x.device().runtime().issue(Softmax {
