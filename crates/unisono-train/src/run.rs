@@ -58,6 +58,8 @@ pub struct Summary {
     pub validation: Option<Evaluation>,
     /// Seconds of this session on the clock, from the first step on.
     pub seconds: f64,
+    /// Seconds of these on the clock that went to validations, checkpoints and comparisons of replicas.
+    pub aside_seconds: f64,
     /// Seconds of the workers by phase, divided by their number.
     pub phases: Vec<(&'static str, f64)>,
     /// Tokens (targets) a second of this session.
@@ -179,6 +181,7 @@ impl Run {
         let mut checkpoint = None;
         let mut pending: Option<(StepResult, usize)> = None;
         let mut stopped = false;
+        let mut aside_seconds = 0.0;
 
         while self.state.step < total && !stopped {
             let data = batches.next_step()?;
@@ -202,6 +205,7 @@ impl Run {
             if let Some((result, targets)) = pending.take() {
                 loss = Some(self.finish(result, targets, &mut clock, &mut told, trackers)?);
             }
+            let aside = Instant::now();
             if verifies {
                 let parameters = self.trainer.model.as_model().parameters();
                 verify_replicas(parameters, self.trainer.optimizer.as_ref(), done)?;
@@ -224,6 +228,7 @@ impl Run {
                 checkpoint = Some(path);
             }
             clock.last = Instant::now();
+            aside_seconds += (clock.last - aside).as_secs_f64();
         }
 
         let seconds = start.elapsed().as_secs_f64();
@@ -240,6 +245,7 @@ impl Run {
             loss,
             validation,
             seconds,
+            aside_seconds,
             phases: PHASES
                 .iter()
                 .map(|phase| (phase.name(), report.phase(*phase).busy.as_secs_f64() / workers))

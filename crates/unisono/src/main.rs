@@ -1,3 +1,17 @@
 //! The command line of unisono.
 
-fn main() {}
+mod cli;
+mod commands;
+mod context;
+mod exit;
+mod machine;
+mod output;
+mod runs;
+mod signals;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = cli::parse();
+    commands::run(&cli)
+}

@@ -1,0 +1,245 @@
+//! Options and arguments.
+
+use crate::exit;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::Shell;
+use std::path::PathBuf;
+use unisono_kernels::isa::Isa;
+
+/// Train and run transformers on a mesh of devices, with the same bits on every mesh.
+#[derive(Parser)]
+#[command(name = "unisono", about, after_help = exit::HELP, max_term_width = 110)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// Options that all commands share.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// Options that all commands share.
+#[derive(Args)]
+pub struct Common {
+    /// Say nothing but results, warnings and errors
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    /// Write the result as JSON on standard output
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Say more; twice for everything (as UNISONO_LOG=debug and trace)
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+/// The commands.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Train a model; without -c the small character GPT on the built-in corpus
+    Train(TrainArgs),
+    /// Print the plan of a run, or everything that is wrong with it; nothing is run
+    Check(CheckArgs),
+    /// Write text with a trained model
+    Generate(GenerateArgs),
+    /// Measure a trained model's loss, perplexity and bits per character
+    Eval(EvalArgs),
+    /// Compare two runs bit by bit; exit code 3 where they differ
+    Diff(DiffArgs),
+    /// Write a trained model's weights as safetensors, for PyTorch and Hugging Face
+    Export(ExportArgs),
+    /// Write a commented run.yaml to begin with
+    Init(InitArgs),
+    /// Show what this machine has: cores, caches, instruction sets, memory
+    Devices,
+    /// Print a JSON schema of run.yaml, for editors
+    Schema,
+    /// Measure the kernels against the multiply-add peak of this machine
+    Bench(BenchArgs),
+    /// Print completions for a shell
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+}
+
+/// Options of `train`.
+#[derive(Args)]
+pub struct TrainArgs {
+    /// The run's configuration [default: the preset char-gpt]
+    #[arg(short, long, value_name = "YAML", conflicts_with = "resume")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub changes: Changes,
+    /// Folder of the run [default: runs/PROJECT_NAME, or the next free runs/PROJECT_NAME-N]
+    #[arg(short, long, value_name = "DIR", conflicts_with = "resume")]
+    pub out: Option<PathBuf>,
+    /// Go on with a run (a folder, one of its checkpoints, or `latest`), on the same or another mesh
+    #[arg(long, value_name = "DIR|latest", conflicts_with = "fresh")]
+    pub resume: Option<PathBuf>,
+    /// Delete the run in the folder first, and begin at step 0
+    #[arg(long)]
+    pub fresh: bool,
+    /// Compare the copies of replicated tensors each N steps
+    #[arg(long, value_name = "N")]
+    pub verify: Option<u64>,
+}
+
+/// Changes to a configuration from the command line.
+#[derive(Args, Default)]
+pub struct Changes {
+    /// Change a key of the configuration: --set training_config.max_steps=200
+    #[arg(short, long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// The mesh, in place of device_config: --mesh dp=2,tp=2
+    #[arg(short, long, value_name = "AXES")]
+    pub mesh: Option<String>,
+    /// Worker threads [default: one a core]
+    #[arg(long, value_name = "N")]
+    pub workers: Option<usize>,
+}
+
+/// Options of `check`.
+#[derive(Args)]
+pub struct CheckArgs {
+    /// The run's configuration [default: the preset char-gpt]
+    #[arg(short, long, value_name = "YAML")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub changes: Changes,
+    /// Also list the keys that differ from another run's (a folder or a YAML file)
+    #[arg(long, value_name = "RUN|YAML")]
+    pub against: Option<PathBuf>,
+}
+
+/// A trained model and where to run it.
+#[derive(Args)]
+pub struct RunArgs {
+    /// The run: a folder, one of its checkpoints, or `latest`
+    #[arg(long, value_name = "DIR")]
+    pub run: PathBuf,
+    #[command(flatten)]
+    pub changes: Changes,
+}
+
+/// Options of `generate`.
+#[derive(Args)]
+pub struct GenerateArgs {
+    #[command(flatten)]
+    pub run: RunArgs,
+    /// The text to go on from
+    #[arg(long, conflicts_with = "prompt_ids", required_unless_present = "prompt_ids")]
+    pub prompt: Option<String>,
+    /// The tokens to go on from: 1,2,3
+    #[arg(long, value_name = "IDS", value_delimiter = ',')]
+    pub prompt_ids: Option<Vec<u32>>,
+    /// Tokens to write
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 300)]
+    pub max_new_tokens: usize,
+    /// Divides the logits; 0 takes the likeliest token [default: eval_config]
+    #[arg(long, value_name = "T")]
+    pub temperature: Option<f64>,
+    /// Draw from the K likeliest tokens; 0 means all [default: eval_config]
+    #[arg(long, value_name = "K")]
+    pub top_k: Option<usize>,
+    /// Draw from the likeliest tokens up to this probability [default: eval_config]
+    #[arg(long, value_name = "P")]
+    pub top_p: Option<f64>,
+    /// Makes tokens that are there already less likely [default: eval_config]
+    #[arg(long, value_name = "R")]
+    pub repetition_penalty: Option<f64>,
+    /// Seed of the draws [default: the run's]
+    #[arg(long)]
+    pub seed: Option<u64>,
+}
+
+/// Options of `eval`.
+#[derive(Args)]
+pub struct EvalArgs {
+    #[command(flatten)]
+    pub run: RunArgs,
+    /// Text (or tokens, for a run on tokens) to measure on [default: the run's validation part]
+    #[arg(long, value_name = "FILE")]
+    pub data: Option<PathBuf>,
+}
+
+/// Options of `diff`.
+#[derive(Args)]
+pub struct DiffArgs {
+    /// A run's folder
+    pub a: PathBuf,
+    /// Another run's folder
+    pub b: PathBuf,
+    /// A file with a prompt a line: both runs' answers are shown
+    #[arg(long, value_name = "FILE")]
+    pub prompts: Option<PathBuf>,
+}
+
+/// Options of `export`.
+#[derive(Args)]
+pub struct ExportArgs {
+    /// The run: a folder, one of its checkpoints, or `latest`
+    #[arg(long, value_name = "DIR")]
+    pub run: PathBuf,
+    /// The file to write
+    #[arg(short, long, value_name = "FILE.safetensors")]
+    pub out: PathBuf,
+}
+
+/// Options of `init`.
+#[derive(Args)]
+pub struct InitArgs {
+    /// char-gpt, nanogpt, gpt2, simple-gpt or linear
+    #[arg(long, default_value = "char-gpt")]
+    pub preset: String,
+    /// The file to write; it must not exist yet
+    #[arg(default_value = "run.yaml")]
+    pub file: PathBuf,
+}
+
+/// Options of `bench`.
+#[derive(Args)]
+pub struct BenchArgs {
+    /// Measure only the kernels whose name contains this
+    pub filter: Option<String>,
+    /// Threads: 1 and all cores are measured if not given
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Repetitions; the median is shown
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    pub repetitions: u16,
+}
+
+/// Parses the command line; help, version and wrong options end the process.
+pub fn parse() -> Cli {
+    let matches = command().get_matches();
+    match Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    }
+}
+
+/// The command line's definition, complete with the version.
+pub fn command() -> clap::Command {
+    Cli::command().version(version())
+}
+
+/// `0.1.0 (commit 0123456789ab, avx512)`.
+pub fn version() -> String {
+    let commit = match env!("UNISONO_COMMIT") {
+        "" => String::new(),
+        commit => format!("commit {commit}, "),
+    };
+    let isa = match std::env::var("UNISONO_ISA") {
+        Ok(name) => Isa::named(&name).unwrap_or_else(|_| Isa::detect()),
+        Err(_) => Isa::detect(),
+    };
+    format!("{} ({commit}{})", env!("CARGO_PKG_VERSION"), isa.name())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_options_fit_together() {
+        super::command().debug_assert();
+    }
+}

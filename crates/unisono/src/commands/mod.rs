@@ -1,0 +1,59 @@
+//! The commands, one a file.
+
+mod check;
+mod completions;
+mod devices;
+mod init;
+mod schema;
+mod setup;
+mod train;
+
+use crate::cli::{Cli, Command};
+use crate::context::Context;
+use crate::exit::{self, Failure};
+use crate::output::{Level, Out};
+use std::process::ExitCode;
+
+/// Runs a command; what goes wrong is told, and the exit code says so.
+pub fn run(cli: &Cli) -> ExitCode {
+    let context = match Context::new(&cli.common) {
+        Ok(context) => context,
+        Err(failure) => {
+            Out::new(Level::Error, false, false, true).error(&failure);
+            return failure.code.into();
+        }
+    };
+    let result = match &cli.command {
+        Command::Train(args) => train::run(args, &context),
+        Command::Check(args) => check::run(args, &context),
+        Command::Init(args) => init::run(args, &context),
+        Command::Devices => devices::run(&context),
+        Command::Schema => schema::run(&context),
+        Command::Completions { shell } => completions::run(*shell, &context),
+        _ => Err(Failure::running("not built yet")),
+    };
+    let result = result.and_then(|code| match context.out.outcome() {
+        // What a run says about itself is not its result: that lies in its folder.
+        Err(failure) if matches!(cli.command, Command::Train(_)) && !context.out.is_json() => {
+            context.out.warn(failure.message);
+            Ok(code)
+        }
+        outcome => outcome.map(|()| code),
+    });
+    match result {
+        Ok(code) => code.into(),
+        Err(failure) => {
+            if context.out.is_json() {
+                let problems: Vec<&str> = failure.message.lines().collect();
+                context
+                    .out
+                    .json(&serde_json::json!({"exit_code": failure.code, "errors": problems}));
+            }
+            context.out.error(&failure);
+            failure.code.into()
+        }
+    }
+}
+
+/// All is well.
+pub const DONE: Result<u8, Failure> = Ok(exit::OK);

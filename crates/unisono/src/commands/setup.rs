@@ -1,0 +1,125 @@
+//! From options to a checked plan: what `train`, `check` and the commands on trained models begin with.
+
+use crate::cli::Changes;
+use crate::context::Context;
+use crate::exit::Failure;
+use std::path::Path;
+use unisono_runtime::Options;
+use unisono_tensor::{Mesh, MeshDevice};
+use unisono_train::config::{self, ConfigErrors, Loaded, RunConfig};
+use unisono_train::dataset::Dataset;
+use unisono_train::{Plan, plan};
+
+/// What `train` runs without a file.
+const DEFAULT: &str = "char-gpt";
+
+/// The overrides that the options stand for, in the order in which they hold.
+///
+/// # Errors
+/// Options that contradict each other, or a mesh that is none.
+pub fn overrides(changes: &Changes, verify: Option<u64>) -> Result<Vec<String>, Failure> {
+    let mut overrides = changes.set.clone();
+    let mut add = |option: &str, texts: Vec<String>| {
+        for text in texts {
+            let key = text.split('=').next().unwrap_or_default();
+            let same = |set: &&String| set.split('=').next().is_some_and(|set| set.trim() == key);
+            if let Some(set) = changes.set.iter().find(same) {
+                return Err(Failure::input(format!(
+                    "{option} and --set {set} contradict each other: both say {key}; give one of them"
+                )));
+            }
+            overrides.push(text);
+        }
+        Ok(())
+    };
+    if let Some(mesh) = &changes.mesh {
+        let texts = config::mesh_overrides(mesh).map_err(Failure::input)?;
+        add(&format!("--mesh {mesh}"), texts)?;
+    }
+    if let Some(workers) = changes.workers {
+        add(
+            &format!("--workers {workers}"),
+            vec![format!("device_config.workers={workers}")],
+        )?;
+    }
+    if let Some(steps) = verify {
+        add(
+            &format!("--verify {steps}"),
+            vec![format!("training_config.verify_every={steps}")],
+        )?;
+    }
+    Ok(overrides)
+}
+
+/// Loads a configuration file, or the default preset.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn load(file: Option<&Path>, overrides: &[String], context: &Context) -> Result<Loaded, ConfigErrors> {
+    match file {
+        Some(file) => config::load(file, overrides, &context.environment),
+        None => {
+            // The presets come with the program, and a test loads each.
+            let text = config::preset(DEFAULT).unwrap_or_default();
+            config::load_text(DEFAULT, text, overrides, &context.environment)
+        }
+    }
+}
+
+/// Loads the configuration that a run was started with.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn load_saved(directory: &Path, overrides: &[String], context: &Context) -> Result<Loaded, Failure> {
+    let loaded = config::load_saved(&directory.join("config.yaml"), overrides, &context.environment);
+    loaded.map_err(|errors| refused(&errors, context))
+}
+
+/// Prints what the loader has to say beside errors.
+pub fn tell_notes(loaded: &Loaded, context: &Context) {
+    for note in &loaded.notes {
+        context.out.note(note);
+    }
+}
+
+/// A configuration's errors as a failure; its notes are told.
+pub fn refused(errors: &ConfigErrors, context: &Context) -> Failure {
+    for note in &errors.notes {
+        context.out.note(note);
+    }
+    Failure::input(errors)
+}
+
+/// Loads the data and works out the plan.
+///
+/// # Errors
+/// Everything that is wrong, at once.
+pub fn plan(loaded: &Loaded) -> Result<(Plan, Dataset), Failure> {
+    let dataset = Dataset::load(&loaded.config);
+    match plan::check(loaded, &dataset) {
+        Ok(plan) => Ok((plan, dataset?)),
+        Err(problems) => {
+            let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            Err(Failure::input(lines.join("\n")))
+        }
+    }
+}
+
+/// Opens the devices of a mesh as the configuration and the environment ask.
+///
+/// # Errors
+/// Too little memory or threads.
+pub fn open(mesh: &Mesh, config: &RunConfig, context: &Context) -> Result<MeshDevice, Failure> {
+    let options = Options {
+        workers: config.device.workers,
+        memory_limit: config.device.memory,
+        isa: Some(context.isa),
+        ..Options::default()
+    };
+    Ok(MeshDevice::open(mesh.clone(), options)?)
+}
+
+/// Worker threads that the configuration asks for.
+pub fn workers(config: &RunConfig) -> usize {
+    config.device.workers.unwrap_or_else(unisono_runtime::machine::cores)
+}

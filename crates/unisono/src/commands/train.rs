@@ -1,0 +1,157 @@
+//! `unisono train`: from a configuration, or a run to go on with, to a trained model in its folder.
+
+use super::setup;
+use crate::cli::TrainArgs;
+use crate::context::Context;
+use crate::exit::{self, Failure};
+use crate::machine::LoadProbe;
+use crate::output::header::Header;
+use crate::output::progress::Progress;
+use crate::output::summary::Report;
+use crate::runs::{self, Named};
+use crate::signals::Signals;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use unisono_kernels::gemm::peak::fma_peak;
+use unisono_runtime::machine::cores;
+use unisono_train::checkpoint::{self, Checkpoint};
+use unisono_train::config::{Loaded, differing_keys};
+use unisono_train::dataset::Dataset;
+use unisono_train::run::{Ending, Run};
+
+/// Seconds that the multiply-add peak is measured for, at the end of a run.
+const PEAK_SECONDS: f64 = 0.2;
+
+/// See the module.
+///
+/// # Errors
+/// Wrong input (nothing was run), or what failed while running.
+pub fn run(args: &TrainArgs, context: &Context) -> Result<u8, Failure> {
+    let out = &context.out;
+    let probe = LoadProbe::start();
+    let start = Start::of(args, context)?;
+    let (plan, dataset) = setup::plan(&start.loaded)?;
+    let trigram = dataset.trigram_loss()?;
+    let checkpoint = start.resume.as_ref().map(|named| start.checkpoint(named, context));
+    let checkpoint = checkpoint.transpose()?;
+    let directory = start.directory(args)?;
+    let config = start.loaded.config;
+    let is_text = matches!(dataset, Dataset::Text(_));
+
+    let header = Header {
+        config: &config,
+        plan: &plan,
+        dataset: &dataset,
+        isa: context.isa,
+        workers: setup::workers(&config),
+        cores: cores(),
+        others: probe.others(),
+        mesh_flag: args.changes.mesh.as_deref(),
+        trigram,
+    };
+    out.say(format!("unisono {}", crate::cli::version()));
+    header.print(out);
+    let plan_json = header.json();
+
+    let device = setup::open(&plan.mesh, &config, context)?;
+    let _lock = runs::take(&directory)?;
+    if args.fresh {
+        runs::clear(&directory, &context.environment)?;
+    }
+    let signals = Signals::catch()?;
+    let (mut run, notes) = Run::open(&device, config, plan, dataset, &directory, checkpoint.as_ref())?;
+    notes.iter().for_each(|note| out.warn(note));
+    out.say(format!("{} {}", out.bold("run       "), whereabouts(&run, &directory)));
+    // Its files are mapped into memory; the run has what it needs of them.
+    drop(checkpoint);
+
+    let (config, state) = (&run.config, &run.state);
+    let mut progress = Progress::new(out, config, state.step, run.plan.steps, state.tokens);
+    if is_text {
+        progress = progress.of_text(trigram);
+    }
+    let result = run.train(&mut [&mut progress], &|| signals.code().is_some());
+    progress.finish();
+    let summary = result?;
+
+    let peak = (!out.is_quiet()).then(|| fma_peak(context.isa, device.runtime().workers(), PEAK_SECONDS));
+    let report = Report {
+        summary: &summary,
+        plan: &run.plan,
+        peak,
+        trigram,
+        is_text,
+        resume: format!("unisono train --resume {}", directory.display()),
+    };
+    report.print(out);
+    out.json(&json!({"run": directory, "plan": plan_json, "result": report.json()}));
+    Ok(match (summary.ending, signals.code()) {
+        (Ending::Stopped, Some(code)) => code,
+        _ => exit::OK,
+    })
+}
+
+/// The configuration of a run, and the run that it goes on with.
+struct Start {
+    loaded: Loaded,
+    resume: Option<Named>,
+}
+
+impl Start {
+    /// From the options.
+    fn of(args: &TrainArgs, context: &Context) -> Result<Start, Failure> {
+        let overrides = setup::overrides(&args.changes, args.verify)?;
+        let Some(name) = &args.resume else {
+            let loaded = setup::load(args.config.as_deref(), &overrides, context)
+                .map_err(|errors| setup::refused(&errors, context))?;
+            setup::tell_notes(&loaded, context);
+            return Ok(Start { loaded, resume: None });
+        };
+        let named = runs::find(name, &context.environment)?;
+        let before = setup::load_saved(&named.directory, &[], context)?;
+        let loaded = setup::load_saved(&named.directory, &overrides, context)?;
+        for d in differing_keys(&before.config, &loaded.config) {
+            context.out.note(format!("from here on {}: {} → {}", d.key, d.a, d.b));
+        }
+        Ok(Start {
+            loaded,
+            resume: Some(named),
+        })
+    }
+
+    /// Loads the checkpoint to go on from, every byte of it verified.
+    fn checkpoint(&self, named: &Named, context: &Context) -> Result<Checkpoint, Failure> {
+        Ok(match &named.checkpoint {
+            Some(path) => checkpoint::load(path)?,
+            None => {
+                let store = runs::checkpoints(&named.directory, &context.environment);
+                store.find()?.ignored.iter().for_each(|note| context.out.warn(note));
+                store.newest()?
+            }
+        })
+    }
+
+    fn directory(&self, args: &TrainArgs) -> Result<PathBuf, Failure> {
+        match &self.resume {
+            Some(named) => Ok(named.directory.clone()),
+            None => runs::choose(
+                &self.loaded.config.training.project_name,
+                args.out.as_deref(),
+                args.fresh,
+            ),
+        }
+    }
+}
+
+/// Where the run lies, and where it goes on.
+fn whereabouts(run: &Run, directory: &Path) -> String {
+    let state = &run.state;
+    match state.step {
+        0 => directory.display().to_string(),
+        step => format!(
+            "{}, from step {step} on: sample {} of the data comes next",
+            directory.display(),
+            state.samples
+        ),
+    }
+}

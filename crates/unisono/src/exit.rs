@@ -1,0 +1,96 @@
+//! How a command ends: the exit codes and the one failure type of the command line.
+
+use unisono_data::DataError;
+use unisono_train::TrainError;
+use unisono_train::checkpoint::CheckpointError;
+
+/// All is well.
+pub const OK: u8 = 0;
+/// Something failed while it ran.
+pub const FAILED: u8 = 1;
+/// The input is wrong: options, configuration, data, a checkpoint.
+pub const INPUT: u8 = 2;
+/// `diff` found a difference.
+pub const DIFFERS: u8 = 3;
+/// Ended by a signal: this plus the signal's number, as shells count.
+pub const SIGNAL: u8 = 128;
+
+/// The lines of `--help` on exit codes.
+pub const HELP: &str = "\
+Exit codes:
+  0        done
+  1        failed while running: a loss that is no number, a full disk, too little memory
+  2        wrong input: options, configuration, data or checkpoint; nothing was run
+  3        diff found a difference
+  130 143  ended by Ctrl-C, by SIGTERM; `train` finishes its step and writes a checkpoint first
+
+Environment: UNISONO_LOG=error|warn|info|debug|trace (or TT_METAL_LOGGER_LEVEL), NO_COLOR,
+UNISONO_ISA=portable|avx2|avx512. More: docs/cli.md";
+
+/// Why a command could not do what it was asked.
+#[derive(Debug)]
+pub struct Failure {
+    /// The exit code.
+    pub code: u8,
+    /// Sentences, one a line, each a problem.
+    pub message: String,
+}
+
+impl Failure {
+    /// Wrong input.
+    pub fn input(message: impl ToString) -> Failure {
+        Failure {
+            code: INPUT,
+            message: message.to_string(),
+        }
+    }
+
+    /// A failure while running.
+    pub fn running(message: impl ToString) -> Failure {
+        Failure {
+            code: FAILED,
+            message: message.to_string(),
+        }
+    }
+}
+
+impl From<TrainError> for Failure {
+    fn from(error: TrainError) -> Failure {
+        Failure {
+            code: code_of(&error),
+            message: error.to_string(),
+        }
+    }
+}
+
+impl From<CheckpointError> for Failure {
+    fn from(error: CheckpointError) -> Failure {
+        TrainError::from(error).into()
+    }
+}
+
+impl From<unisono_tensor::TensorError> for Failure {
+    fn from(error: unisono_tensor::TensorError) -> Failure {
+        TrainError::from(error).into()
+    }
+}
+
+impl From<DataError> for Failure {
+    fn from(error: DataError) -> Failure {
+        TrainError::from(error).into()
+    }
+}
+
+fn code_of(error: &TrainError) -> u8 {
+    match error {
+        TrainError::Data(error) | TrainError::Checkpoint(CheckpointError::Data(error)) => match error {
+            DataError::Write { .. } | DataError::Prefetch { .. } => FAILED,
+            _ => INPUT,
+        },
+        TrainError::Checkpoint(
+            CheckpointError::Tensor(_) | CheckpointError::ReplicasDiffer { .. } | CheckpointError::NotFinite { .. },
+        ) => FAILED,
+        TrainError::Checkpoint(_) | TrainError::Refused(_) => INPUT,
+        _ => FAILED,
+    }
+}

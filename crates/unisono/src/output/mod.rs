@@ -1,0 +1,192 @@
+//! What is printed, and how: the only part of unisono that does.
+
+pub mod differences;
+pub mod header;
+pub mod numbers;
+pub mod progress;
+pub mod summary;
+
+use crate::cli::Common;
+use crate::exit::Failure;
+use serde::Serialize;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io::{ErrorKind, IsTerminal, Write};
+
+/// How much is said on standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// What ends the command.
+    Error,
+    /// What the user should know.
+    Warn,
+    /// Notes; the default.
+    Info,
+    /// Details of what is done.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+impl Level {
+    /// From `-v`, `-q`, `UNISONO_LOG` and `TT_METAL_LOGGER_LEVEL`, in that order.
+    ///
+    /// # Errors
+    /// A level of `UNISONO_LOG` that there is not.
+    pub fn of(common: &Common, variables: &BTreeMap<String, String>) -> Result<Level, String> {
+        match (common.verbose, common.quiet) {
+            (0, true) => return Ok(Level::Warn),
+            (0, false) => {}
+            (1, _) => return Ok(Level::Debug),
+            _ => return Ok(Level::Trace),
+        }
+        if let Some(name) = variables.get("UNISONO_LOG").filter(|name| !name.is_empty()) {
+            return Level::named(name).ok_or_else(|| {
+                format!("UNISONO_LOG is `{name}`, which is no level: use error, warn, info, debug or trace")
+            });
+        }
+        // A variable of another program: a level that is unknown here is not an error.
+        let foreign = variables.get("TT_METAL_LOGGER_LEVEL");
+        Ok(foreign.and_then(|name| Level::named(name)).unwrap_or(Level::Info))
+    }
+
+    fn named(name: &str) -> Option<Level> {
+        Some(match name.to_ascii_lowercase().as_str() {
+            "off" | "fatal" | "critical" | "error" => Level::Error,
+            "warn" | "warning" => Level::Warn,
+            "info" => Level::Info,
+            "debug" => Level::Debug,
+            "trace" | "all" => Level::Trace,
+            _ => return None,
+        })
+    }
+}
+
+/// Standard output and standard error. What cannot be written is noted, never a panic.
+pub struct Out {
+    level: Level,
+    quiet: bool,
+    json: bool,
+    color: bool,
+    failed: RefCell<Option<std::io::Error>>,
+}
+
+impl Out {
+    /// With colours on a terminal, if `color`.
+    pub fn new(level: Level, quiet: bool, json: bool, color: bool) -> Out {
+        Out {
+            level,
+            quiet,
+            json,
+            color,
+            failed: RefCell::new(None),
+        }
+    }
+
+    /// Whether the result is asked for as JSON.
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Whether only results are asked for.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// A line that accompanies the result: left out with `--quiet` and `--json`.
+    pub fn say(&self, line: impl Display) {
+        if !self.quiet && !self.json {
+            self.write(&format!("{line}\n"));
+        }
+    }
+
+    /// A line of the result for people: left out with `--json`.
+    pub fn result(&self, line: impl Display) {
+        if !self.json {
+            self.write(&format!("{line}\n"));
+        }
+    }
+
+    /// A piece of the result, seen at once.
+    pub fn piece(&self, text: &str) {
+        if !self.json {
+            self.write(text);
+        }
+    }
+
+    /// The result for machines, if that was asked for.
+    pub fn json(&self, value: &impl Serialize) {
+        if self.json {
+            // Texts, numbers and lists always have a JSON form; what is not finite becomes null.
+            let text = serde_json::to_string(value).unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"));
+            self.write(&(text + "\n"));
+        }
+    }
+
+    /// A warning on standard error.
+    pub fn warn(&self, line: impl Display) {
+        self.tell(Level::Warn, "33", "warning: ", line);
+    }
+
+    /// A note on standard error.
+    pub fn note(&self, line: impl Display) {
+        self.tell(Level::Info, "36", "note: ", line);
+    }
+
+    /// A detail on standard error.
+    pub fn debug(&self, line: impl Display) {
+        self.tell(Level::Debug, "2", "debug: ", line);
+    }
+
+    /// The failure that ends the command, on standard error; each line is a problem of its own.
+    pub fn error(&self, failure: &Failure) {
+        for line in failure.message.lines() {
+            self.tell(Level::Error, "31", "error: ", line);
+        }
+    }
+
+    /// `text` in bold, on a terminal.
+    pub fn bold(&self, text: &str) -> String {
+        match self.color && std::io::stdout().is_terminal() {
+            true => format!("\x1b[1m{text}\x1b[0m"),
+            false => text.to_string(),
+        }
+    }
+
+    /// Whether standard output could be written; a reader that went away early is no failure.
+    ///
+    /// # Errors
+    /// A full disk and the like.
+    pub fn outcome(&self) -> Result<(), Failure> {
+        match self.failed.borrow().as_ref() {
+            Some(error) if error.kind() != ErrorKind::BrokenPipe => {
+                Err(Failure::running(format!("standard output cannot be written: {error}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn tell(&self, level: Level, color: &str, word: &str, line: impl Display) {
+        if level > self.level {
+            return;
+        }
+        let mut stderr = std::io::stderr().lock();
+        let word = match self.color && stderr.is_terminal() {
+            true => format!("\x1b[{color}m{word}\x1b[0m"),
+            false => word.to_string(),
+        };
+        // Where standard error is closed there is nobody to tell.
+        let _ = writeln!(stderr, "{word}{line}");
+    }
+
+    fn write(&self, text: &str) {
+        if self.failed.borrow().is_some() {
+            return;
+        }
+        let mut stdout = std::io::stdout().lock();
+        if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+            *self.failed.borrow_mut() = Some(error);
+        }
+    }
+}
