@@ -142,7 +142,7 @@ impl Task {
     /// One byte a (query, key), packed into words; each query sees itself.
     pub fn mask(&self, device: &MeshDevice) -> Result<Tensor> {
         let t = self.tokens;
-        let byte = |i: usize| u32::from(i / t == i % t || !(i * 2_654_435_761 >> 7).is_multiple_of(3));
+        let byte = |i: usize| u32::from(i / t == i % t || !((i * 2_654_435_761) >> 7).is_multiple_of(3));
         let words: Vec<u32> = (0..t * t / 4)
             .map(|w| (0..4).fold(0, |word, b| word | byte(4 * w + b) << (8 * b)))
             .collect();
