@@ -127,6 +127,7 @@ unsafe fn pack_steps(src: *const f32, stride: usize, outs: usize, k: usize, dst:
 }
 
 /// [`pack_steps`] for up to 16 outputs: `N` of them, or `outs` where N is 0; the other lanes are +0.
+#[allow(clippy::needless_range_loop)] // the registers of a square, by number
 #[target_feature(enable = "avx512f")]
 unsafe fn pack_group<const N: usize>(
     src: *const f32,

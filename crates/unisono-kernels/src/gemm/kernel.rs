@@ -1,5 +1,8 @@
 //! The micro-kernel: a register tile of C over a block of the contracted dimension, with the tree's additions between leaves.
 
+// Plain indices over register tiles unroll surely and read like the formula.
+#![allow(clippy::needless_range_loop)]
+
 use crate::simd::{LANES, Simd};
 
 /// What follows a leaf: how many entries of the stack are added to it (each `below + newest`).

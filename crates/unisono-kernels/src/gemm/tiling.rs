@@ -5,7 +5,7 @@ const ROWS: usize = 12;
 /// Columns of a tile are a multiple of this.
 const COLS: usize = 32;
 /// Largest tile: its rows of A are packed and stay in the second-level cache, its columns of B pass through the first.
-const MAX_ROWS: usize = 288;
+const MAX_ROWS: usize = 192;
 const MAX_COLS: usize = 512;
 /// As many tiles are wanted, so that workers end at about the same time…
 const WANTED: usize = 16;
