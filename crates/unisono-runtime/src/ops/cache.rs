@@ -30,7 +30,7 @@ impl Fused {
 }
 
 /// Copies the keys and values of new tokens behind those that the cache holds:
-/// `cache[s][position[s] + t][g] = fused[s][t][g]`.
+/// `cache[s][g][position[s] + t] = fused[s][t][g]`. A group's tokens lie side by side, so that decoding reads them in one run.
 #[derive(Clone, Debug)]
 pub struct CacheAppend {
     /// Sequences of new tokens, as the fused projection gives them.
@@ -43,7 +43,7 @@ pub struct CacheAppend {
     pub positions: BufferRef,
     /// Tokens that the cache has room for, for each sequence.
     pub capacity: usize,
-    /// Keys, `[sequence, capacity, group, head_dim]`.
+    /// Keys, `[sequence, group, capacity, head_dim]`.
     pub keys: BufferRef,
     /// Values, likewise.
     pub values: BufferRef,
@@ -88,7 +88,7 @@ impl Op for CacheAppend {
             for group in 0..groups {
                 let from = (tile * self.tokens + token) * self.layout.token() + group * self.layout.group();
                 let key = from + heads_per_group * head_dim;
-                let at = ((tile * self.capacity + position + token) * groups + group) * head_dim;
+                let at = ((tile * groups + group) * self.capacity + position + token) * head_dim;
                 place
                     .write(self.keys, at, head_dim)
                     .copy_from_slice(&fused[key..key + head_dim]);

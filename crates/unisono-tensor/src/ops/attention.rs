@@ -115,7 +115,7 @@ impl Tensor {
                     .part(offset * fused.head_dim, dx.meta().len() - offset * fused.head_dim)
             };
             dy.device().runtime().issue(AttentionGrad {
-                forward,
+                forward: forward.clone(),
                 lse: lse.buffer(),
                 d_out: dy.buffer(),
                 dq: part(0),
@@ -217,7 +217,7 @@ impl Tensor {
             let like = |t: &Tensor| Tensor::activation(dy.device(), t.meta().clone());
             let (dq, dk, dv) = (like(q)?, like(k)?, like(v)?);
             dy.device().runtime().issue(AttentionGrad {
-                forward,
+                forward: forward.clone(),
                 lse: lse.buffer(),
                 d_out: dy.buffer(),
                 dq: dq.buffer(),
@@ -260,11 +260,11 @@ impl Tensor {
         })?;
         let width = fused.groups * fused.heads_per_group * fused.head_dim;
         let y = Tensor::activation(self.device(), narrowed(self, width))?;
-        let token = fused.groups * fused.head_dim;
+        let group = cache.capacity * fused.head_dim;
         let cached = Layout {
-            batch: cache.capacity * token,
-            token,
-            group: fused.head_dim,
+            batch: fused.groups * group,
+            token: fused.head_dim,
+            group,
             head: 0,
         };
         runtime.issue(Attention {
@@ -324,7 +324,7 @@ impl KvCache {
         let meta = Meta::replicated(
             device,
             Dtype::F32,
-            &[batch, capacity, groups_per_device * spec.head_dim],
+            &[batch, groups_per_device, capacity, spec.head_dim],
         );
         let half = || Tensor::empty(device, meta.clone(), unisono_runtime::Kind::Cache);
         Ok(KvCache {
