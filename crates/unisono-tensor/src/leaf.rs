@@ -13,6 +13,7 @@ use std::rc::Rc;
 use unisono_runtime::ops::SumShare;
 use unisono_runtime::ops::all_reduce::{AllReduce, Reduction};
 use unisono_runtime::ops::elementwise::{Binary, Combine, Operand};
+use unisono_runtime::ops::reduce::Move;
 use unisono_runtime::{Buffer, BufferRef, Kind};
 
 /// What makes a tensor a leaf: its name, and its gradient.
@@ -35,6 +36,20 @@ struct Use {
     rows: Rows,
     /// Sequences of each device's share that were pushed.
     done: usize,
+}
+
+impl Use {
+    /// Moves what was pushed to memory for `slots` slots of `size` elements.
+    fn grow(&mut self, device: &MeshDevice, slots: usize, size: usize) -> Result<()> {
+        let memory = Rc::new(device.runtime().alloc(slots * size, Kind::Gradient)?);
+        device.runtime().issue(Move {
+            from: self.memory.r(),
+            to: memory.r().part(0, self.memory.len),
+        })?;
+        self.memory = memory;
+        self.slots = slots;
+        Ok(())
+    }
 }
 
 /// Where a command is to push a weight's gradient.
@@ -230,6 +245,15 @@ impl Leaf {
         if accumulator.done == 0 && (accumulator.slots < slots || accumulator.rows != Rows { skip: 0, ..*rows }) {
             *accumulator = self.open(weight.device(), op, index, rows, step, size)?;
         }
+        if accumulator.done > 0 && accumulator.rows.total != rows.total {
+            return Err(TensorError::Gradient(format!(
+                "the gradient of {} holds micro-batches of a step of {} sequences, and the micro-batch now belongs to one of \
+                 {}: zero_grad() must stand before a new step",
+                self.name(),
+                accumulator.rows.total,
+                rows.total
+            )));
+        }
         if accumulator.done != rows.skip || accumulator.rows.total != rows.total || accumulator.rows.axis != rows.axis {
             return Err(TensorError::Gradient(format!(
                 "the gradient of {} holds {} of the {} sequences that each device owns in this step, and the micro-batch now \
@@ -239,6 +263,11 @@ impl Leaf {
                 accumulator.rows.per_position(),
                 rows.skip
             )));
+        }
+        let needed = rows.slots_after(rows.skip + rows.count);
+        if needed > accumulator.slots {
+            // Micro-batches of different sizes: the stack gets higher than the first one's size foretold.
+            accumulator.grow(weight.device(), needed, size)?;
         }
         accumulator.done += rows.count;
         self.ready.borrow_mut().take();

@@ -52,6 +52,18 @@ impl Rows {
         }
     }
 
+    /// Slots that any device needs after `done` sequences of its share were pushed.
+    pub fn slots_after(&self, done: usize) -> usize {
+        let tree = Tree::over_units(self.total);
+        let each = self.per_position();
+        let positions = self.axis.map_or(1, |axis| axis.size);
+        (0..positions)
+            .map(|i| tree.num_spans(i * each, i * each + done))
+            .max()
+            .unwrap_or(1)
+            .max(1)
+    }
+
     /// Most slots that any device needs while micro-batches of `count` sequences are pushed on its stack.
     pub fn slots(&self, step: usize) -> usize {
         let tree = Tree::over_units(self.total);
