@@ -16,7 +16,7 @@ use unisono_runtime::ops::fill::Fill;
 
 /// Turns the gradient of a result into the gradients of the inputs, `None` where an input has none (or where it was added
 /// to a leaf's accumulator at once).
-pub type Backward = Box<dyn FnOnce(&Tensor) -> Result<Vec<Option<Tensor>>>>;
+pub type Backward = Rc<dyn Fn(&Tensor) -> Result<Vec<Option<Tensor>>>>;
 
 /// Where a gradient goes on.
 pub(crate) struct Edge {
@@ -46,7 +46,7 @@ impl Tensor {
         self,
         name: &'static str,
         inputs: &[&Tensor],
-        backward: impl FnOnce(&Tensor) -> Result<Vec<Option<Tensor>>> + 'static,
+        backward: impl Fn(&Tensor) -> Result<Vec<Option<Tensor>>> + 'static,
     ) -> Tensor {
         self.record_node(name, inputs, false, false, backward)
     }
@@ -58,7 +58,7 @@ impl Tensor {
         inputs: &[&Tensor],
         takes_partial: bool,
         root_only: bool,
-        backward: impl FnOnce(&Tensor) -> Result<Vec<Option<Tensor>>> + 'static,
+        backward: impl Fn(&Tensor) -> Result<Vec<Option<Tensor>>> + 'static,
     ) -> Tensor {
         let device = self.device().clone();
         if !device.grad_enabled() || !inputs.iter().any(|input| input.needs_grad()) {
@@ -74,7 +74,7 @@ impl Tensor {
                     leaf: t.inner.leaf.clone(),
                 })
                 .collect(),
-            backward: RefCell::new(Some(Box::new(backward))),
+            backward: RefCell::new(Some(Rc::new(backward))),
             takes_partial,
             root_only,
             rows: self.meta().rows,
@@ -89,12 +89,33 @@ impl Tensor {
     }
 
     /// Backward pass from this tensor, whose gradient is taken as 1 for every element. The gradients of the leaves that
-    /// take part are added to what they have.
+    /// take part are added to what they have, and the values that the operations saved are freed.
     ///
     /// # Errors
     /// A tensor outside any graph, a graph that was freed by an earlier backward pass, a gradient that is a partial sum
     /// where the graph needs a complete one, or what the operations say.
     pub fn backward(&self) -> Result<()> {
+        self.backward_from_ones(false)
+    }
+
+    /// As [`Tensor::backward`], but what the operations saved is kept, so that another backward pass can follow. Its
+    /// gradients of tensors are added to the first one's; those of weights, which are sums over the step's batch, need a
+    /// [`Tensor::zero_grad`] in between.
+    ///
+    /// # Errors
+    /// As [`Tensor::backward`], and a fused loss, which has made its gradients in the forward pass and keeps nothing.
+    pub fn backward_retain(&self) -> Result<()> {
+        if self.inner.node.as_ref().is_some_and(|node| node.root_only) {
+            return Err(TensorError::Gradient(
+                "a fused loss makes its gradients in the forward pass, once: use cross_entropy on logits where several \
+                 backward passes are wanted"
+                    .into(),
+            ));
+        }
+        self.backward_from_ones(true)
+    }
+
+    fn backward_from_ones(&self, retain: bool) -> Result<()> {
         if !self.needs_grad() {
             return Err(TensorError::Gradient(format!(
                 "backward() on {self:?}, which no gradient leads to: no tensor with requires_grad() takes part in it, or it \
@@ -107,7 +128,7 @@ impl Tensor {
             to: seed.buffer(),
             value: 1.0,
         })?;
-        self.backward_from(&seed)
+        self.backward_from(&seed, retain)
     }
 
     /// Backward pass with a given gradient of this tensor.
@@ -133,18 +154,18 @@ impl Tensor {
                     .into(),
             ));
         }
-        self.backward_from(gradient)
+        self.backward_from(gradient, false)
     }
 
-    fn backward_from(&self, seed: &Tensor) -> Result<()> {
+    fn backward_from(&self, seed: &Tensor, retain: bool) -> Result<()> {
         let device = self.device().clone();
-        let result = device.with_grad(false, || run(&device, self, seed));
+        let result = device.with_grad(false, || run(&device, self, seed, retain));
         device.set_uses(Default::default());
         result
     }
 }
 
-fn run(device: &MeshDevice, root: &Tensor, seed: &Tensor) -> Result<()> {
+fn run(device: &MeshDevice, root: &Tensor, seed: &Tensor, retain: bool) -> Result<()> {
     let Some(node) = &root.inner.node else {
         return root.inner.leaf.as_ref().map_or(Ok(()), |leaf| leaf.add(seed));
     };
@@ -167,15 +188,19 @@ fn run(device: &MeshDevice, root: &Tensor, seed: &Tensor) -> Result<()> {
                 node.name
             )));
         }
-        let backward = node.backward.borrow_mut().take().ok_or_else(|| {
+        let backward = match retain {
+            true => node.backward.borrow().clone(),
+            false => node.backward.borrow_mut().take(),
+        };
+        let backward = backward.ok_or_else(|| {
             TensorError::Gradient(format!(
                 "backward() through {} a second time: its saved values were freed by the first pass; run the forward pass \
-                 again",
+                 again, or make the first pass with backward_retain()",
                 node.name
             ))
         })?;
         let gradients = backward(&gradient)?;
-        drop(gradient);
+        drop((backward, gradient));
         for (input, gradient) in node.inputs.iter().zip(gradients) {
             let Some(gradient) = gradient else { continue };
             if let Some(leaf) = &input.leaf {

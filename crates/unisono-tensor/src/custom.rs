@@ -35,7 +35,7 @@ impl Tensor {
         self,
         name: &'static str,
         inputs: &[&Tensor],
-        backward: impl FnOnce(&Tensor) -> Result<Vec<Option<Tensor>>> + 'static,
+        backward: impl Fn(&Tensor) -> Result<Vec<Option<Tensor>>> + 'static,
     ) -> Result<Tensor> {
         if self.needs_grad() {
             return Err(TensorError::Gradient(format!(

@@ -30,8 +30,8 @@ pub fn recompute(x: &Tensor, block: Rc<Block>) -> Result<Tensor> {
     Ok(y.record("recompute", &[x], move |dy| {
         let device = input.device().clone();
         let outer = device.uses();
-        device.set_uses(uses);
-        let leaf = input.requires_grad()?;
+        device.set_uses(uses.clone());
+        let leaf = input.clone().requires_grad()?;
         let y = device.with_grad(true, || block(&leaf))?;
         y.backward_with(dy)?;
         device.set_uses(outer);

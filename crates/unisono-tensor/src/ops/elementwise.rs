@@ -235,7 +235,7 @@ fn binary(op: &'static str, f: Binary, a: &Tensor, b: &Tensor) -> Result<Tensor>
     };
     let saved = (a.clone(), b.clone());
     Ok(y.record(op, &[a, b], move |dy| {
-        let (a, b) = saved;
+        let (a, b) = &saved;
         let gradient = |wanted: &Tensor, full: Tensor| -> Result<Option<Tensor>> {
             if wanted.local_shape() == full.local_shape() {
                 return Ok(Some(full));

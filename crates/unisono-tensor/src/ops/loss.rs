@@ -141,7 +141,7 @@ impl Tensor {
         })?;
         let (template, targets) = (self.meta().clone(), targets.detach());
         let losses = losses.record(op, &[self], move |d_loss| {
-            let dx = Tensor::activation(d_loss.device(), template)?;
+            let dx = Tensor::activation(d_loss.device(), template.clone())?;
             d_loss.device().runtime().issue(Nll {
                 log_probs: dx.buffer(),
                 cols,
@@ -247,7 +247,9 @@ impl Tensor {
                 "the head is made from other tensors and its gradient does not fit in one piece: make it a leaf".into(),
             ));
         }
-        Ok(losses.record_node(op, &[self, head], false, true, move |_seed| Ok(vec![dx, head_grad])))
+        Ok(losses.record_node(op, &[self, head], false, true, move |_seed| {
+            Ok(vec![dx.clone(), head_grad.clone()])
+        }))
     }
 }
 

@@ -359,7 +359,7 @@ impl Linear {
     }
 
     fn backward(
-        self,
+        &self,
         dy: &Tensor,
         pre: Option<&Tensor>,
         (weight_key, bias_key): (UseKey, Option<UseKey>),

@@ -76,7 +76,7 @@ fn norm(
     let saved = (x.detach(), gamma.cloned(), beta.cloned());
     let wants_x = x.needs_grad();
     Ok(y.record(op, &inputs, move |dy| {
-        let (x, gamma, beta) = saved;
+        let (x, gamma, beta) = &saved;
         let runtime = x.device().runtime().clone();
         let rows = x.batch_rows();
         let len = x.leading() / rows.count.max(1);

@@ -78,7 +78,7 @@ impl Tensor {
             let mut meta = dy.meta().with_local(local);
             meta.units.push(1);
             let full = dy.device().no_grad(|| expand(&dy.reinterpret(meta), &before))?;
-            Ok(vec![Some(full.reinterpret(template))])
+            Ok(vec![Some(full.reinterpret(template.clone()))])
         }))
     }
 
@@ -165,7 +165,7 @@ fn total(op: &'static str, x: &Tensor, scale: f32) -> Result<Tensor> {
     let template = x.meta().clone();
     Ok(y.record(op, &[x], move |dy| {
         let runtime = dy.device().runtime();
-        let dx = Tensor::activation(dy.device(), template)?;
+        let dx = Tensor::activation(dy.device(), template.clone())?;
         runtime.issue(Fill {
             to: dx.buffer(),
             value: scale,

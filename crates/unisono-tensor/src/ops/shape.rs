@@ -65,7 +65,9 @@ impl Tensor {
         self.complete("reshape", "the tensor")?;
         let y = reshaped(self, local)?;
         let before = self.meta().clone();
-        Ok(y.record("reshape", &[self], move |dy| Ok(vec![Some(dy.reinterpret(before))])))
+        Ok(y.record("reshape", &[self], move |dy| {
+            Ok(vec![Some(dy.reinterpret(before.clone()))])
+        }))
     }
 
     /// Dimensions in another order: dimension `i` of the result is dimension `order[i]` of this tensor.
@@ -124,7 +126,7 @@ impl Tensor {
         issue(self, &y, forward)?;
         let before = self.meta().clone();
         Ok(y.record("slice", &[self], move |dy| {
-            let dx = Tensor::activation(dy.device(), before)?;
+            let dx = Tensor::activation(dy.device(), before.clone())?;
             dy.device().runtime().issue(Fill {
                 to: dx.buffer(),
                 value: 0.0,
@@ -180,10 +182,10 @@ impl Tensor {
         }
         Ok(y.record(op, tensors, move |dy| {
             let mut gradients = Vec::new();
-            for (meta, at) in parts {
+            for (meta, at) in &parts {
                 let mut copy = plan("concat", &meta.local, &to, &strides(&meta.local))?;
                 copy.src_offset = at * to[dim];
-                let dx = Tensor::activation(dy.device(), meta)?;
+                let dx = Tensor::activation(dy.device(), meta.clone())?;
                 issue(dy, &dx, copy)?;
                 gradients.push(Some(dx));
             }
