@@ -247,11 +247,11 @@ fn binary(op: &'static str, f: Binary, a: &Tensor, b: &Tensor) -> Result<Tensor>
         } else {
             let full = match f {
                 Binary::Add | Binary::Sub => dy.clone(),
-                Binary::Mul => spread(Binary::Mul, dy, &b)?,
-                Binary::Div => spread(Binary::Div, dy, &b)?,
+                Binary::Mul => spread(Binary::Mul, dy, b)?,
+                Binary::Div => spread(Binary::Div, dy, b)?,
                 Binary::Max | Binary::Min => return Err(no_gradient(op)),
             };
-            gradient(&a, full)?
+            gradient(a, full)?
         };
         let db = if !b.needs_grad() {
             None
@@ -259,15 +259,15 @@ fn binary(op: &'static str, f: Binary, a: &Tensor, b: &Tensor) -> Result<Tensor>
             let full = match f {
                 Binary::Add => dy.clone(),
                 Binary::Sub => with_value(op, Binary::Mul, dy, -1.0)?,
-                Binary::Mul => spread(Binary::Mul, dy, &a)?,
+                Binary::Mul => spread(Binary::Mul, dy, a)?,
                 // d(a/b)/db = −(a/b)/b.
                 Binary::Div => {
-                    let over_b = spread(Binary::Div, &spread(Binary::Mul, dy, &a)?, &b)?;
-                    with_value(op, Binary::Mul, &spread(Binary::Div, &over_b, &b)?, -1.0)?
+                    let over_b = spread(Binary::Div, &spread(Binary::Mul, dy, a)?, b)?;
+                    with_value(op, Binary::Mul, &spread(Binary::Div, &over_b, b)?, -1.0)?
                 }
                 Binary::Max | Binary::Min => return Err(no_gradient(op)),
             };
-            gradient(&b, full)?
+            gradient(b, full)?
         };
         Ok(vec![da, db])
     }))
