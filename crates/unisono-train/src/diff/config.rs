@@ -71,7 +71,9 @@ mod tests {
         b.training.batch_size = a.training.batch_size / 4;
         b.training.log_every += 1;
         b.training.seed += 1;
-        let roles = |a, b| -> Vec<(&str, Role)> { differences(a, b).iter().map(|d| (d.key, d.role)).collect() };
+        let roles = |a: &RunConfig, b: &RunConfig| -> Vec<(&str, Role)> {
+            differences(a, b).iter().map(|d| (d.key, d.role)).collect()
+        };
         assert_eq!(
             roles(&a, &b),
             [

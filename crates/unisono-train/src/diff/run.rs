@@ -79,12 +79,14 @@ impl RunDirectory {
     /// `metrics of steps 1 to 30 and checkpoints of steps 10, 20`.
     pub fn describe(&self) -> String {
         let metrics = match (self.metrics.first_key_value(), self.metrics.last_key_value()) {
+            (Some((first, _)), Some((last, _))) if first == last => format!("metrics of step {first}"),
             (Some((first, _)), Some((last, _))) => format!("metrics of steps {first} to {last}"),
             _ => "no metrics".to_string(),
         };
-        match self.checkpoints.is_empty() {
-            true => format!("{metrics} and no checkpoints"),
-            false => format!("{metrics} and checkpoints of steps {}", steps(&self.checkpoints)),
+        match self.checkpoints.as_slice() {
+            [] => format!("{metrics} and no checkpoints"),
+            [only] => format!("{metrics} and a checkpoint of step {}", only.step),
+            several => format!("{metrics} and checkpoints of steps {}", steps(several)),
         }
     }
 }

@@ -42,12 +42,19 @@ fn side(f: &mut Formatter<'_>, name: &str, side: &Side) -> fmt::Result {
     let isa = side.isa.as_ref().map_or(String::new(), |isa| format!(", {isa}"));
     let checkpoints = match side.checkpoints.as_slice() {
         [] => "no checkpoints".to_string(),
-        steps => format!("checkpoints of steps {}", listed(steps)),
+        steps => format!(
+            "{} of {}",
+            if steps.len() == 1 { "checkpoint" } else { "checkpoints" },
+            of_steps(steps)
+        ),
     };
     writeln!(
         f,
-        "{name}: {}: {} steps of {} sequences, {}{isa}, {checkpoints}",
-        side.path, side.steps, side.effective_batch, side.mesh
+        "{name}: {}: {} of {}, {}{isa}, {checkpoints}",
+        side.path,
+        counted(side.steps, "step"),
+        counted(side.effective_batch as u64, "sequence"),
+        side.mesh
     )
 }
 
@@ -77,16 +84,19 @@ fn keys(f: &mut Formatter<'_>, keys: &[KeyDifference]) -> fmt::Result {
 
 fn metrics(f: &mut Formatter<'_>, metrics: &MetricsComparison) -> fmt::Result {
     let MetricsComparison { steps, from, to, .. } = metrics;
+    let common = match steps {
+        1 => format!("the one common step ({from})"),
+        _ => format!("{steps} common steps ({from} to {to})"),
+    };
     match &metrics.first {
         None if *steps == 0 => writeln!(f, "Metrics: no common step."),
         None => writeln!(
             f,
-            "Metrics: loss, grad_norm, lr, sequences and tokens of {steps} common steps ({from} to {to}) are equal."
+            "Metrics: loss, grad_norm, lr, sequences and tokens of {common} are equal."
         ),
         Some(first) => writeln!(
             f,
-            "Metrics: the first difference is at step {}: {} is {} ({}) in A and {} ({}) in B; {} of {steps} common steps ({from} \
-             to {to}) differ.",
+            "Metrics: the first difference is at step {}: {} is {} ({}) in A and {} ({}) in B; {} of {common} differ.",
             first.step, first.quantity, first.a, first.a_bits, first.b, first.b_bits, metrics.differing
         ),
     }
@@ -162,6 +172,11 @@ fn batches(f: &mut Formatter<'_>, comparison: &BatchComparison) -> fmt::Result {
 /// `step 5`, `steps 5, 10`.
 fn of_steps(steps: &[u64]) -> String {
     format!("{} {}", if steps.len() == 1 { "step" } else { "steps" }, listed(steps))
+}
+
+/// `1 step`, `5 steps`.
+fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 fn listed(steps: &[u64]) -> String {

@@ -70,7 +70,7 @@ pub(super) fn compare(a: &RunDirectory, b: &RunDirectory, notes: &mut Vec<String
     if comparison.steps.is_empty() && !(a.checkpoints.is_empty() && b.checkpoints.is_empty()) {
         let of = |run: &RunDirectory| match run.checkpoints.is_empty() {
             true => "none".to_string(),
-            false => format!("those of steps {}", steps(&run.checkpoints)),
+            false => format!("those of step {}", steps(&run.checkpoints)),
         };
         notes.push(format!(
             "they share no checkpoint of one step: A has {}, B has {}",

@@ -1,6 +1,5 @@
 //! Hugging Face's GPT-2: its names and its configuration.
 
-use super::MARK;
 use serde_json::json;
 use unisono_nn::layers::Activation;
 use unisono_nn::models::{GptConfig, Positions};
@@ -11,6 +10,14 @@ pub(super) const HEAD: &str = "lm_head.weight";
 pub(super) const TABLE: &str = "wte.weight";
 /// What stands before every other name in a file of `GPT2LMHeadModel`.
 pub(super) const PREFIX: &str = "transformer.";
+
+/// A key of `config.json` by which a later export knows it for its own.
+const MARK: &str = "unisono_version";
+
+/// Whether the text of a `config.json` is one of ours.
+pub(super) fn is_ours(text: &str) -> bool {
+    serde_json::from_str::<serde_json::Value>(text).is_ok_and(|value| value.get(MARK).is_some())
+}
 
 /// What Hugging Face's GPT-2 cannot express; nothing where it can express the model.
 pub(super) fn obstacles(config: &GptConfig) -> Vec<String> {

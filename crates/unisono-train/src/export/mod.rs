@@ -68,13 +68,12 @@ pub fn export(
     };
     let mut beside = Vec::new();
     if let Some(config) = gpt.filter(|_| foreign) {
+        refuse_to_replace(&path.with_file_name("config.json"), gpt2::is_ours)?;
         beside.push((path.with_file_name("config.json"), gpt2::config_json(config)));
     }
     if let Some(tokenizer) = tokenizer {
+        refuse_to_replace(&path.with_file_name("tokenizer.json"), tokenizer::is_ours)?;
         beside.push((path.with_file_name("tokenizer.json"), tokenizer::to_json(tokenizer)));
-    }
-    for (file, text) in &beside {
-        refuse_to_replace(file, text)?;
     }
     write_weights(parameters, foreign, path)?;
     let mut files = vec![path.to_path_buf()];
@@ -114,22 +113,9 @@ fn write_weights(parameters: &[Parameter], foreign: bool, path: &Path) -> Result
 }
 
 /// Refuses to replace a file that no export has written: a configuration or a vocabulary of something else.
-fn refuse_to_replace(path: &Path, text: &str) -> Result<()> {
-    let Ok(old) = std::fs::read_to_string(path) else {
-        return match path.exists() {
-            true => Err(ExportError::in_the_way(path)),
-            false => Ok(()),
-        };
-    };
-    let ours = |text: &str| {
-        let value: Option<serde_json::Value> = serde_json::from_str(text).ok();
-        value.is_some_and(|value| value.get(MARK).is_some())
-    };
-    match old == text || ours(&old) {
-        true => Ok(()),
-        false => Err(ExportError::in_the_way(path)),
+fn refuse_to_replace(path: &Path, is_ours: fn(&str) -> bool) -> Result<()> {
+    match path.exists() && !std::fs::read_to_string(path).is_ok_and(|text| is_ours(&text)) {
+        true => Err(ExportError::in_the_way(path)),
+        false => Ok(()),
     }
 }
-
-/// A key in the files beside the weights by which a later export knows them for its own.
-const MARK: &str = "unisono_version";
