@@ -321,11 +321,7 @@ impl KvCache {
         batch: usize,
         capacity: usize,
     ) -> Result<KvCache> {
-        let meta = Meta::replicated(
-            device,
-            Dtype::F32,
-            &[batch, groups_per_device, capacity, spec.head_dim],
-        );
+        let meta = Meta::replicated(device, Dtype::F32, &[batch, groups_per_device, capacity, spec.head_dim]);
         let half = || Tensor::empty(device, meta.clone(), unisono_runtime::Kind::Cache);
         Ok(KvCache {
             keys: half()?,
@@ -347,7 +343,7 @@ impl KvCache {
                 what: format!("sequences {range:?} of a cache for {}", local[0]),
             });
         }
-        let sequence = local[1] * local[2];
+        let sequence: usize = local[1..].iter().product();
         local[0] = range.len();
         let part = |t: &Tensor| {
             let buffer = t.buffer().part(range.start * sequence, range.len() * sequence);
