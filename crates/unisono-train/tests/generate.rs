@@ -432,11 +432,45 @@ fn what_is_wrong_with_a_request_is_said_before_anything_runs() {
          draws from the model's distribution as it is"
     );
     assert_eq!(
-        told(&[good.clone()], Some(66)),
+        told(std::slice::from_ref(&good), Some(66)),
         "the tokenizer has 66 tokens and the model knows 65: they do not belong together. Use the tokenizer that the model \
          was trained with"
     );
     assert_eq!(shown, 0);
+}
+
+#[test]
+fn a_decoder_says_what_it_has_no_room_for() {
+    let model = model(&[]);
+    let new = |sequences, capacity| Decoder::new(&model, sequences, capacity).map(|_| ());
+    for (sequences, capacity) in [(0, 5), (2, 0), (1, 97)] {
+        let error = new(sequences, capacity).expect_err("no such room").to_string();
+        assert!(
+            error.contains(&format!("{sequences} sequences of {capacity} tokens")),
+            "{error}"
+        );
+    }
+    let mut decoder = Decoder::new(&model, 2, 4).unwrap();
+    assert!(
+        decoder
+            .append(2, &[1], 9)
+            .unwrap_err()
+            .to_string()
+            .contains("sequence 2 of 2")
+    );
+    assert!(decoder.append(0, &[], 9).unwrap_err().to_string().contains("no tokens"));
+    assert!(decoder.step(&[]).unwrap_err().to_string().contains("no tokens"));
+    assert!(decoder.step(&[None, None, None]).is_err());
+    let _ = decoder.append(1, &[1, 2, 3], 9).unwrap();
+    let error = decoder.append(1, &[4, 5], 9).unwrap_err().to_string();
+    assert!(
+        error.contains("2 tokens behind the 3 of sequence 1; there is room for 4"),
+        "{error}"
+    );
+    assert_eq!(decoder.lengths(), [0, 3]);
+    let _ = decoder.step(&[None, Some(4)]).unwrap();
+    assert!(decoder.step(&[Some(1), Some(5)]).is_err());
+    assert_eq!(decoder.lengths(), [0, 4]);
 }
 
 #[test]

@@ -25,10 +25,13 @@ impl<'a> Decoder<'a> {
     /// Too little memory, or more tokens than the model has positions.
     pub fn new(model: &'a Gpt, sequences: usize, capacity: usize) -> Result<Decoder<'a>> {
         let positions = model.config().max_sequence_length;
-        if capacity > positions {
+        if sequences == 0 || capacity == 0 || capacity > positions {
             return Err(TensorError::Argument {
                 op: "decoder",
-                what: format!("room for {capacity} tokens a sequence; this model has positions for {positions}"),
+                what: format!(
+                    "room for {sequences} sequences of {capacity} tokens; there must be at least one of each, and this model has \
+                     positions for {positions} tokens"
+                ),
             });
         }
         Ok(Decoder {
@@ -40,19 +43,16 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// Tokens that sequence `index` has.
-    pub fn len(&self, index: usize) -> usize {
-        self.lengths[index]
-    }
-
-    /// Whether no sequence has a token.
-    pub fn is_empty(&self) -> bool {
-        self.lengths.iter().all(|len| *len == 0)
+    /// Tokens that each sequence has.
+    pub fn lengths(&self) -> &[usize] {
+        &self.lengths
     }
 
     /// Forgets the tokens of sequence `index`.
     pub fn clear(&mut self, index: usize) {
-        self.lengths[index] = 0;
+        if let Some(len) = self.lengths.get_mut(index) {
+            *len = 0;
+        }
     }
 
     /// Appends tokens to sequence `index`, at most `chunk` of them in one pass. The values to come are the logits after the
@@ -81,10 +81,7 @@ impl<'a> Decoder<'a> {
             }
             match last {
                 Some(features) => self.logits(&features),
-                None => Err(TensorError::Argument {
-                    op: "decoder",
-                    what: "no tokens to append; at least one is needed".into(),
-                }),
+                None => Err(no_tokens()),
             }
         })
     }
@@ -93,8 +90,11 @@ impl<'a> Decoder<'a> {
     /// logits after each, a row a sequence.
     ///
     /// # Errors
-    /// More sequences than there are, one that is full, or a failed command.
+    /// No tokens, more than there are sequences, one for a sequence that is full, or a failed command.
     pub fn step(&mut self, ids: &[Option<u32>]) -> Result<Pending> {
+        if ids.is_empty() {
+            return Err(no_tokens());
+        }
         for (index, _) in ids.iter().enumerate().filter(|(_, id)| id.is_some()) {
             self.room(index, 1)?;
         }
@@ -142,5 +142,12 @@ impl<'a> Decoder<'a> {
             Some(_) => return Ok(()),
         };
         Err(TensorError::Argument { op: "decoder", what })
+    }
+}
+
+fn no_tokens() -> TensorError {
+    TensorError::Argument {
+        op: "decoder",
+        what: "no tokens to append; at least one is needed".into(),
     }
 }
