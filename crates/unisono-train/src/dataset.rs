@@ -389,6 +389,19 @@ enum ValidationSource<'a> {
 }
 
 impl Validation<'_> {
+    /// Batches of `sequences` sequences over any tokens, in order.
+    ///
+    /// # Errors
+    /// Fewer than two tokens.
+    pub fn of_tokens(tokens: Tokens, seq_len: usize, sequences: usize) -> Result<Validation<'static>> {
+        let batches = ValidationBatches::new(tokens, seq_len)?;
+        Ok(Validation {
+            count: batches.num_sequences(),
+            source: ValidationSource::Text(batches),
+            sequences,
+        })
+    }
+
     /// Number of batches.
     pub fn num_batches(&self) -> usize {
         self.count.div_ceil(self.sequences.max(1))
