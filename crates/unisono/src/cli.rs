@@ -132,9 +132,9 @@ pub struct GenerateArgs {
     /// The tokens to go on from: 1,2,3
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
     pub prompt_ids: Option<Vec<u32>>,
-    /// Tokens to write
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 300)]
-    pub max_new_tokens: usize,
+    /// Tokens to write [default: 300, as far as the model has positions for them]
+    #[arg(short = 'n', long, value_name = "N")]
+    pub max_new_tokens: Option<usize>,
     /// Divides the logits; 0 takes the likeliest token [default: eval_config]
     #[arg(long, value_name = "T")]
     pub temperature: Option<f64>,

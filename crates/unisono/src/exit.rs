@@ -3,6 +3,9 @@
 use unisono_data::DataError;
 use unisono_train::TrainError;
 use unisono_train::checkpoint::CheckpointError;
+use unisono_train::diff::DiffError;
+use unisono_train::export::ExportError;
+use unisono_train::generate::GenerateError;
 
 /// All is well.
 pub const OK: u8 = 0;
@@ -78,6 +81,35 @@ impl From<unisono_tensor::TensorError> for Failure {
 impl From<DataError> for Failure {
     fn from(error: DataError) -> Failure {
         TrainError::from(error).into()
+    }
+}
+
+impl From<GenerateError> for Failure {
+    fn from(error: GenerateError) -> Failure {
+        let code = match &error {
+            GenerateError::Tensor(_) | GenerateError::NotFinite { .. } => FAILED,
+            _ => INPUT,
+        };
+        Failure {
+            code,
+            message: error.to_string(),
+        }
+    }
+}
+
+impl From<DiffError> for Failure {
+    fn from(error: DiffError) -> Failure {
+        Failure::input(error)
+    }
+}
+
+impl From<ExportError> for Failure {
+    fn from(error: ExportError) -> Failure {
+        match error {
+            ExportError::Data(error) => error.into(),
+            ExportError::Tensor(error) => error.into(),
+            other => Failure::input(other),
+        }
     }
 }
 

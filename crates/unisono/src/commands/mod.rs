@@ -1,12 +1,19 @@
 //! The commands, one a file.
 
+mod bench;
 mod check;
 mod completions;
 mod devices;
+mod diff;
+mod eval;
+mod export;
+mod generate;
 mod init;
+mod sample;
 mod schema;
 mod setup;
 mod train;
+mod trained;
 
 use crate::cli::{Cli, Command};
 use crate::context::Context;
@@ -30,7 +37,11 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Devices => devices::run(&context),
         Command::Schema => schema::run(&context),
         Command::Completions { shell } => completions::run(*shell, &context),
-        _ => Err(Failure::running("not built yet")),
+        Command::Generate(args) => generate::run(args, &context),
+        Command::Eval(args) => eval::run(args, &context),
+        Command::Diff(args) => diff::run(args, &context),
+        Command::Export(args) => export::run(args, &context),
+        Command::Bench(args) => bench::run(args, &context),
     };
     let result = result.and_then(|code| match context.out.outcome() {
         // What a run says about itself is not its result: that lies in its folder.

@@ -1,11 +1,14 @@
 //! `unisono train`: from a configuration, or a run to go on with, to a trained model in its folder.
 
+use super::sample::{self, Sample};
 use super::setup;
+use super::trained::sampling;
 use crate::cli::TrainArgs;
 use crate::context::Context;
 use crate::exit::{self, Failure};
 use crate::machine::LoadProbe;
 use crate::output::header::Header;
+use crate::output::numbers::grouped;
 use crate::output::progress::Progress;
 use crate::output::summary::Report;
 use crate::runs::{self, Named};
@@ -17,10 +20,13 @@ use unisono_runtime::machine::cores;
 use unisono_train::checkpoint::{self, Checkpoint};
 use unisono_train::config::{Loaded, differing_keys};
 use unisono_train::dataset::Dataset;
+use unisono_train::model::LiveModel;
 use unisono_train::run::{Ending, Run};
 
 /// Seconds that the multiply-add peak is measured for, at the end of a run.
 const PEAK_SECONDS: f64 = 0.2;
+/// Characters of the sample that are shown.
+const SHOWN: usize = 400;
 
 /// See the module.
 ///
@@ -84,11 +90,41 @@ pub fn run(args: &TrainArgs, context: &Context) -> Result<u8, Failure> {
         resume: format!("unisono train --resume {}", directory.display()),
     };
     report.print(out);
-    out.json(&json!({"run": directory, "plan": plan_json, "result": report.json()}));
+    let sample = match summary.ending {
+        Ending::Done(_) if !out.is_quiet() => sample(&run, context)?,
+        _ => None,
+    };
+    out.json(&json!({"run": directory, "plan": plan_json, "result": report.json(), "sample": sample}));
     Ok(match (summary.ending, signals.code()) {
         (Ending::Stopped, Some(code)) => code,
         _ => exit::OK,
     })
+}
+
+/// Lets a language model write something, and shows the beginning.
+fn sample(run: &Run, context: &Context) -> Result<Option<Sample>, Failure> {
+    let out = &context.out;
+    let (Dataset::Text(data), LiveModel::Gpt(model)) = (&run.dataset, &run.trainer.model) else {
+        return Ok(None);
+    };
+    let Some(tokenizer) = &data.tokenizer else {
+        return Ok(None);
+    };
+    let sample = sample::write(model, data, tokenizer, sampling(&run.config))?;
+    let shown: String = sample.text.trim_start().chars().take(SHOWN).collect();
+    for (i, line) in shown.lines().enumerate() {
+        let name = if i == 0 { "sample" } else { "" };
+        out.say(format!("{} {line}", out.bold(&format!("{name:10}"))));
+    }
+    if let Some(share) = sample.share() {
+        out.say(format!(
+            "{:10} {share:.1} % of the {} words in {} such characters are words of the training text",
+            "",
+            sample.words,
+            grouped(sample.text.chars().count() as u64)
+        ));
+    }
+    Ok(Some(sample))
 }
 
 /// The configuration of a run, and the run that it goes on with.

@@ -154,6 +154,11 @@ impl Out {
         }
     }
 
+    /// Whether nobody can read what is written any more.
+    pub fn is_broken(&self) -> bool {
+        self.failed.borrow().is_some()
+    }
+
     /// Whether standard output could be written; a reader that went away early is no failure.
     ///
     /// # Errors
