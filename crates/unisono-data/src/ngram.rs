@@ -96,7 +96,7 @@ impl Trigram {
             context.push(token);
             total += 1;
         }
-        Ok((total > 0).then(|| -product.ln() / total as f64))
+        Ok((total > 0).then(|| -product.logarithm() / total as f64))
     }
 
     fn probability(&self, context: Context, token: u32) -> f64 {
@@ -187,7 +187,7 @@ impl Product {
         self.mantissa = f64::from_bits(bits & ((1 << 52) - 1) | 1023 << 52);
     }
 
-    fn ln(self) -> f64 {
+    fn logarithm(self) -> f64 {
         // ln m = 2 artanh((m − 1) / (m + 1)); m is in [1, 2), so the terms fall by a factor of 9 at least.
         let z = (self.mantissa - 1.0) / (self.mantissa + 1.0);
         let mut sum = 0.0;

@@ -216,7 +216,7 @@ impl Run {
                 self.tell(&Event::Evaluated { step: done, evaluation }, &mut told, trackers);
             }
             if saves {
-                let path = self.save(&mut told, trackers)?;
+                let path = self.save(evaluates, &mut told, trackers)?;
                 self.tell(
                     &Event::Saved {
                         step: done,
@@ -275,12 +275,13 @@ impl Run {
         }
     }
 
-    /// Writes a checkpoint of the position that the run is at.
-    fn save(&mut self, told: &mut Told, trackers: &mut [&mut dyn Tracker]) -> Result<PathBuf> {
+    /// Writes a checkpoint of the position that the run is at; it can be the best one only if this very position was
+    /// evaluated.
+    fn save(&mut self, evaluated: bool, told: &mut Told, trackers: &mut [&mut dyn Tracker]) -> Result<PathBuf> {
         self.trainer.device.runtime().set_phase(Phase::Checkpoint);
         let best = match (self.state.validation_loss, self.state.best_loss) {
-            (Some(loss), Some(best)) => loss < best,
-            (loss, None) => loss.is_some(),
+            (Some(loss), Some(best)) => evaluated && loss < best,
+            (loss, None) => evaluated && loss.is_some(),
             (None, _) => false,
         };
         if best {

@@ -318,6 +318,12 @@ impl<'a> Collector<'a> {
             let (above, below) = keys::split(name);
             format!("write {below} on a line of its own below {above}")
         } else if let Some(near) = value::nearest(name, siblings()) {
+            // Whoever meant that key gave it a value that nobody knows now.
+            self.broken.extend(
+                keys::all()
+                    .map(|row| row.path)
+                    .filter(|row| keys::split(row) == (section, near)),
+            );
             format!("did you mean {near}?")
         } else if let Some(row) = elsewhere.filter(|row| keys::split(row.path).0 != section) {
             format!("it belongs in {}", keys::split(row.path).0)

@@ -1,5 +1,6 @@
 //! Places, problems and notes: what `load` says about a configuration, in sentences.
 
+use super::load::Loaded;
 use std::fmt;
 use std::sync::Arc;
 
@@ -77,13 +78,16 @@ impl fmt::Display for Note {
 }
 
 /// Everything that is wrong with a configuration, one line each.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{}", lines(problems))]
 pub struct ConfigErrors {
     /// The problems, never empty, in the order of the files and lines.
     pub problems: Vec<Problem>,
     /// What else there is to say.
     pub notes: Vec<Note>,
+    /// The configuration as far as it could be read, with defaults in place of what could not (see [`Loaded::sound`]), so
+    /// that later checks can speak in the same breath. `None` where the file could not be read at all.
+    pub partial: Option<Box<Loaded>>,
 }
 
 fn lines(problems: &[Problem]) -> String {

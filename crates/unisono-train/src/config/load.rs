@@ -7,7 +7,7 @@ use super::collect::{Collector, Source};
 use super::error::{ConfigErrors, Note, Place};
 use super::files::{Environment, read_text};
 use super::types::RunConfig;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// A configuration that was loaded.
@@ -20,6 +20,8 @@ pub struct Loaded {
     /// The files that it came from, the run's own first.
     pub sources: Vec<Source>,
     places: BTreeMap<String, Place>,
+    /// Keys whose value could not be read.
+    broken: BTreeSet<&'static str>,
 }
 
 impl Loaded {
@@ -27,6 +29,12 @@ impl Loaded {
     /// `training_config.batch_size`.
     pub fn place(&self, key: &str) -> Option<&Place> {
         self.places.get(key)
+    }
+
+    /// Whether all of these keys could be read, or were not there: otherwise a sentence about their values, which are the
+    /// defaults, would only confuse. False in [`ConfigErrors::partial`] only.
+    pub fn sound(&self, keys: &[&str]) -> bool {
+        !keys.iter().any(|key| self.broken.contains(key))
     }
 }
 
@@ -95,14 +103,20 @@ fn finish(mut collector: Collector<'_>, overrides: &[String], check_files: bool)
     let (values, mut findings, sources) = collector.finish();
     let config = build::run_config(&values, &finder, check_files, &mut findings);
     check::run(&config, &values, &mut findings);
+    let from_a_file = |(_, place): &(_, Place)| matches!(place, Place::File { .. });
+    let was_read = values.map.values().any(from_a_file);
+    let mut loaded = Loaded {
+        config,
+        notes: Vec::new(),
+        sources,
+        places: values.places(),
+        broken: values.broken,
+    };
     if findings.problems.is_empty() {
-        return Ok(Loaded {
-            config,
-            notes: findings.notes,
-            sources,
-            places: values.places(),
-        });
+        loaded.notes = findings.notes;
+        return Ok(loaded);
     }
+    let sources = &loaded.sources;
     let order = |place: &Option<Place>| match place {
         Some(Place::File { file, line, column }) => {
             let rank = sources
@@ -123,6 +137,7 @@ fn finish(mut collector: Collector<'_>, overrides: &[String], check_files: bool)
     Err(ConfigErrors {
         problems: findings.problems,
         notes: findings.notes,
+        partial: was_read.then(|| Box::new(loaded)),
     })
 }
 

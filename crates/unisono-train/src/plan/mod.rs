@@ -1,13 +1,18 @@
 //! The plan: everything about a run that can be worked out without running it, or everything that is wrong with it.
 
+mod memory;
+
+pub use memory::{machine_memory, mebibytes};
+
+use memory::{memory_problem, rehearse};
+
 use crate::config::{Loaded, Place, RunConfig};
-use crate::dataset::{Dataset, Rows, StepData};
+use crate::dataset::Dataset;
 use crate::error::TrainError;
 use crate::model::ModelSpec;
-use crate::step::{BatchPlan, Trainer, micro_batch};
+use crate::step::BatchPlan;
 use serde::Serialize;
 use unisono_mesh::{Mesh, Strategy, assign_axes};
-use unisono_tensor::{Backend, Kind, MeshDevice, Options, Phase};
 
 /// Which rule ends the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -77,26 +82,56 @@ impl std::fmt::Display for PlanProblem {
     }
 }
 
-/// Works out the plan of a run, or everything that is wrong with it.
-///
-/// # Errors
-/// All problems of layout, data and memory at once.
-pub fn check(loaded: &Loaded, dataset: &Result<Dataset, TrainError>) -> Result<Plan, Vec<PlanProblem>> {
+/// What is known of a run's layout before it is rehearsed.
+struct Layout {
+    mesh: Mesh,
+    batch: BatchPlan,
+    spec: ModelSpec,
+}
+
+/// Problems of data and layout beside those that a configuration is refused for already: with its keys as far as they could
+/// be read, see [`Loaded::sound`].
+pub fn further_problems(partial: &Loaded) -> Vec<PlanProblem> {
+    const DATA: &[&str] = &[
+        "training_config.data_path",
+        "training_config.tokenizer_type",
+        "training_config.validation_fraction",
+        "training_config.num_samples",
+        "transformer_config.model_type",
+        "transformer_config.max_sequence_length",
+        "transformer_config.vocab_size",
+    ];
+    let dataset = partial.sound(DATA).then(|| Dataset::load(&partial.config));
+    layout(partial, dataset.as_ref()).1
+}
+
+/// The layout, and everything that is wrong with it and with the data.
+fn layout(loaded: &Loaded, dataset: Option<&Result<Dataset, TrainError>>) -> (Option<Layout>, Vec<PlanProblem>) {
     let config = &loaded.config;
     let mut problems: Vec<PlanProblem> = Vec::new();
     let at = |key: &str, message: String| PlanProblem {
         place: loaded.place(key).cloned(),
         message,
     };
-    if let Err(error) = dataset {
+    if let Some(Err(error)) = dataset {
         problems.push(at("training_config.data_path", error.to_string()));
     }
-    let spec = ModelSpec::of(config, dataset.as_ref().ok().and_then(Dataset::vocab_size));
+    let vocab_size = dataset
+        .and_then(|dataset| dataset.as_ref().ok())
+        .and_then(Dataset::vocab_size);
+    let spec = ModelSpec::of(config, vocab_size);
+    if !loaded.sound(&[
+        "device_config.mesh_shape",
+        "device_config.enable_ddp",
+        "device_config.enable_tp",
+    ]) {
+        return (None, problems);
+    }
     let mesh = match mesh_of(config) {
         Ok(mesh) => mesh,
         Err(message) => {
             problems.push(at("device_config.mesh_shape", message));
-            return Err(problems);
+            return (None, problems);
         }
     };
     let (dp, tp) = (mesh.axis_size("dp"), mesh.axis_size("tp"));
@@ -105,11 +140,35 @@ pub fn check(loaded: &Loaded, dataset: &Result<Dataset, TrainError>) -> Result<P
         accumulation: config.training.gradient_accumulation_steps,
         data_parallel: dp,
     };
-    check_batch(&batch, &mut |key, message| problems.push(at(key, message)));
-    check_units(&spec, tp, &mut |key, message| problems.push(at(key, message)));
-    if !problems.is_empty() {
-        return Err(problems);
+    if loaded.sound(&["training_config.batch_size"]) {
+        check_batch(&batch, &mut |key, message| problems.push(at(key, message)));
     }
+    if loaded.sound(&[
+        "transformer_config.model_type",
+        "transformer_config.num_heads",
+        "transformer_config.num_groups",
+        "transformer_config.hidden_features",
+    ]) {
+        check_units(&spec, tp, &mut |key, message| problems.push(at(key, message)));
+    }
+    (Some(Layout { mesh, batch, spec }), problems)
+}
+
+/// Works out the plan of a run, or everything that is wrong with it.
+///
+/// # Errors
+/// All problems of layout, data and memory at once.
+pub fn check(loaded: &Loaded, dataset: &Result<Dataset, TrainError>) -> Result<Plan, Vec<PlanProblem>> {
+    let config = &loaded.config;
+    let (layout, mut problems) = layout(loaded, Some(dataset));
+    let Some(Layout { mesh, batch, spec }) = layout.filter(|_| problems.is_empty()) else {
+        return Err(problems);
+    };
+    let (dp, tp) = (mesh.axis_size("dp"), mesh.axis_size("tp"));
+    let at = |key: &str, message: String| PlanProblem {
+        place: loaded.place(key).cloned(),
+        message,
+    };
 
     let effective = batch.effective() as u64;
     let samples = dataset.as_ref().map_or(effective, Dataset::num_samples);
@@ -284,184 +343,4 @@ fn exactness(spec: &ModelSpec, batch: BatchPlan, tp: usize) -> Vec<String> {
         ));
     }
     lines
-}
-
-/// What the null backend saw of two steps and a validation batch.
-struct Rehearsal {
-    memory: MemoryPlan,
-    num_parameters: usize,
-    link_bytes: u64,
-    commands: u64,
-}
-
-/// Runs the same program on the null backend: exact memory, work and bytes, in a moment.
-fn rehearse(
-    config: &RunConfig,
-    spec: &ModelSpec,
-    mesh: &Mesh,
-    batch: BatchPlan,
-    validation_batch: usize,
-    steps: u64,
-) -> Result<Rehearsal, TrainError> {
-    let options = Options {
-        backend: Backend::Null,
-        ..Options::default()
-    };
-    let device = MeshDevice::open(mesh.clone(), options)?;
-    let mut trainer = Trainer::new(&device, config, spec, batch, steps)?;
-    let num_parameters = trainer.model.as_model().num_parameters();
-    let data = blank(spec, batch.effective());
-    trainer.step(0, &data)?;
-    let before = device.runtime().report().total();
-    trainer.step(1, &data)?;
-    let after = device.runtime().report().total();
-    if config.training.validation_fraction > 0.0 {
-        let data = blank(spec, validation_batch);
-        let rows = unisono_tensor::Rows::whole(validation_batch, device.axis("dp"));
-        device.runtime().set_phase(Phase::Evaluation);
-        let (inputs, targets) = micro_batch(&device, &data, rows)?;
-        device.no_grad(|| trainer.model.as_model().losses(&inputs, &targets, 1.0))?;
-    }
-    let memory = device.runtime().report().memory;
-    let by_kind = Kind::ALL
-        .iter()
-        .zip(memory.peak_by_kind)
-        .map(|(kind, bytes)| (kind.name(), bytes));
-    Ok(Rehearsal {
-        memory: MemoryPlan {
-            peak: memory.peak,
-            by_kind: by_kind.filter(|(_, bytes)| *bytes > 0).collect(),
-        },
-        num_parameters,
-        link_bytes: after.link_bytes - before.link_bytes,
-        commands: after.commands - before.commands,
-    })
-}
-
-/// A batch of the right shape without contents.
-fn blank(spec: &ModelSpec, sequences: usize) -> StepData {
-    match spec {
-        ModelSpec::Gpt(c) => {
-            let ids = Rows::Tokens(vec![0; sequences * c.max_sequence_length]);
-            StepData {
-                inputs: ids.clone(),
-                input_width: c.max_sequence_length,
-                targets: ids,
-                target_width: c.max_sequence_length,
-                num_targets: sequences * c.max_sequence_length,
-            }
-        }
-        ModelSpec::Perceptron(c) => StepData {
-            inputs: Rows::Numbers(vec![0.0; sequences * c.inputs]),
-            input_width: c.inputs,
-            targets: Rows::Numbers(vec![0.0; sequences * c.outputs]),
-            target_width: c.outputs,
-            num_targets: sequences * c.outputs,
-        },
-    }
-}
-
-/// A sentence where the plan needs more memory than there is, with what would fit.
-fn memory_problem(
-    config: &RunConfig,
-    spec: &ModelSpec,
-    mesh: &Mesh,
-    batch: BatchPlan,
-    validation_batch: usize,
-    memory: &MemoryPlan,
-) -> Option<String> {
-    let devices = mesh.num_devices() as u64;
-    let machine = machine_memory().map(|bytes| bytes / devices);
-    let limit = match (config.device.memory, machine) {
-        (Some(limit), Some(machine)) => limit.min(machine),
-        (Some(limit), None) => limit,
-        (None, machine) => machine?,
-    };
-    if memory.peak <= limit {
-        return None;
-    }
-    let kinds: Vec<String> = memory
-        .by_kind
-        .iter()
-        .map(|(kind, bytes)| format!("{kind} {}", mebibytes(*bytes)))
-        .collect();
-    let whose = match config.device.memory {
-        Some(given) if given == limit => "device_config.memory allows".to_string(),
-        _ => format!(
-            "this machine's memory, shared by {devices} device{}, has",
-            if devices == 1 { "" } else { "s" }
-        ),
-    };
-    let mut advice = Vec::new();
-    let mut recompute = config.clone();
-    if let crate::config::ModelConfig::Gpt2(model) = &mut recompute.model {
-        model.runner_type = crate::config::RunnerType::MemoryEfficient;
-    }
-    for (candidate, word) in [(config, ""), (&recompute, " with runner_type: memory_efficient")] {
-        let spec = ModelSpec::of(
-            candidate,
-            match spec {
-                ModelSpec::Gpt(c) => Some(c.vocab_size),
-                ModelSpec::Perceptron(_) => None,
-            },
-        );
-        let smaller = (1..=batch.per_device())
-            .rev()
-            .filter(|per| batch.per_device().is_multiple_of(*per))
-            .find_map(|per| {
-                let trial = BatchPlan {
-                    batch_size: per * batch.data_parallel,
-                    accumulation: batch.effective() / (per * batch.data_parallel),
-                    ..batch
-                };
-                let rehearsal =
-                    rehearse(candidate, &spec, mesh, trial, validation_batch.min(trial.batch_size), 2).ok()?;
-                (rehearsal.memory.peak <= limit).then_some((trial, rehearsal.memory.peak))
-            });
-        if let Some((trial, peak)) = smaller {
-            advice.push(format!(
-                "batch_size: {} with gradient_accumulation_steps: {}{word} needs {}",
-                trial.batch_size,
-                trial.accumulation,
-                mebibytes(peak)
-            ));
-        }
-    }
-    let advice = match advice.is_empty() {
-        true => {
-            "no batch size of the same effective batch fits: use more tensor-parallel devices or a smaller model".into()
-        }
-        false => format!(
-            "at the same effective batch of {} sequences, {}",
-            batch.effective(),
-            advice.join("; ")
-        ),
-    };
-    Some(format!(
-        "each device needs {} at its peak ({}), and {whose} {}: {advice}",
-        mebibytes(memory.peak),
-        kinds.join(", "),
-        mebibytes(limit)
-    ))
-}
-
-/// Bytes as MiB for people.
-pub fn mebibytes(bytes: u64) -> String {
-    let mib = bytes as f64 / (1 << 20) as f64;
-    if mib < 10.0 {
-        format!("{mib:.1} MiB")
-    } else {
-        format!("{mib:.0} MiB")
-    }
-}
-
-/// Memory that this process may use: the machine's, or its control group's if that is less.
-pub fn machine_memory() -> Option<u64> {
-    let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = meminfo.lines().find(|line| line.starts_with("MemTotal:"))?;
-    let total = line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024;
-    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max")
-        .ok()
-        .and_then(|text| text.trim().parse().ok());
-    Some(group.map_or(total, |limit: u64| limit.min(total)))
 }

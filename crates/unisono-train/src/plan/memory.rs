@@ -1,0 +1,190 @@
+//! Memory, work and bytes of a run, from the same program on the null backend.
+
+use super::MemoryPlan;
+use crate::config::RunConfig;
+use crate::dataset::{Rows, StepData};
+use crate::error::TrainError;
+use crate::model::ModelSpec;
+use crate::step::{BatchPlan, Trainer, micro_batch};
+use unisono_mesh::Mesh;
+use unisono_tensor::{Backend, Kind, MeshDevice, Options, Phase};
+
+/// What the null backend saw of two steps and a validation batch.
+pub(super) struct Rehearsal {
+    pub(super) memory: MemoryPlan,
+    pub(super) num_parameters: usize,
+    pub(super) link_bytes: u64,
+    pub(super) commands: u64,
+}
+
+/// Runs the same program on the null backend: exact memory, work and bytes, in a moment.
+pub(super) fn rehearse(
+    config: &RunConfig,
+    spec: &ModelSpec,
+    mesh: &Mesh,
+    batch: BatchPlan,
+    validation_batch: usize,
+    steps: u64,
+) -> Result<Rehearsal, TrainError> {
+    let options = Options {
+        backend: Backend::Null,
+        ..Options::default()
+    };
+    let device = MeshDevice::open(mesh.clone(), options)?;
+    let mut trainer = Trainer::new(&device, config, spec, batch, steps)?;
+    let num_parameters = trainer.model.as_model().num_parameters();
+    let data = blank(spec, batch.effective());
+    trainer.step(0, &data)?;
+    let before = device.runtime().report().total();
+    trainer.step(1, &data)?;
+    let after = device.runtime().report().total();
+    if config.training.validation_fraction > 0.0 {
+        let data = blank(spec, validation_batch);
+        let rows = unisono_tensor::Rows::whole(validation_batch, device.axis("dp"));
+        device.runtime().set_phase(Phase::Evaluation);
+        let (inputs, targets) = micro_batch(&device, &data, rows)?;
+        device.no_grad(|| trainer.model.as_model().losses(&inputs, &targets, 1.0))?;
+    }
+    let memory = device.runtime().report().memory;
+    let by_kind = Kind::ALL
+        .iter()
+        .zip(memory.peak_by_kind)
+        .map(|(kind, bytes)| (kind.name(), bytes));
+    Ok(Rehearsal {
+        memory: MemoryPlan {
+            peak: memory.peak,
+            by_kind: by_kind.filter(|(_, bytes)| *bytes > 0).collect(),
+        },
+        num_parameters,
+        link_bytes: after.link_bytes - before.link_bytes,
+        commands: after.commands - before.commands,
+    })
+}
+
+/// A batch of the right shape without contents.
+fn blank(spec: &ModelSpec, sequences: usize) -> StepData {
+    match spec {
+        ModelSpec::Gpt(c) => {
+            let ids = Rows::Tokens(vec![0; sequences * c.max_sequence_length]);
+            StepData {
+                inputs: ids.clone(),
+                input_width: c.max_sequence_length,
+                targets: ids,
+                target_width: c.max_sequence_length,
+                num_targets: sequences * c.max_sequence_length,
+            }
+        }
+        ModelSpec::Perceptron(c) => StepData {
+            inputs: Rows::Numbers(vec![0.0; sequences * c.inputs]),
+            input_width: c.inputs,
+            targets: Rows::Numbers(vec![0.0; sequences * c.outputs]),
+            target_width: c.outputs,
+            num_targets: sequences * c.outputs,
+        },
+    }
+}
+
+/// A sentence where the plan needs more memory than there is, with what would fit.
+pub(super) fn memory_problem(
+    config: &RunConfig,
+    spec: &ModelSpec,
+    mesh: &Mesh,
+    batch: BatchPlan,
+    validation_batch: usize,
+    memory: &MemoryPlan,
+) -> Option<String> {
+    let devices = mesh.num_devices() as u64;
+    let machine = machine_memory().map(|bytes| bytes / devices);
+    let limit = match (config.device.memory, machine) {
+        (Some(limit), Some(machine)) => limit.min(machine),
+        (Some(limit), None) => limit,
+        (None, machine) => machine?,
+    };
+    if memory.peak <= limit {
+        return None;
+    }
+    let kinds: Vec<String> = memory
+        .by_kind
+        .iter()
+        .map(|(kind, bytes)| format!("{kind} {}", mebibytes(*bytes)))
+        .collect();
+    let whose = match config.device.memory {
+        Some(given) if given == limit => "device_config.memory allows".to_string(),
+        _ => format!(
+            "this machine's memory, shared by {devices} device{}, has",
+            if devices == 1 { "" } else { "s" }
+        ),
+    };
+    let mut advice = Vec::new();
+    let mut recompute = config.clone();
+    if let crate::config::ModelConfig::Gpt2(model) = &mut recompute.model {
+        model.runner_type = crate::config::RunnerType::MemoryEfficient;
+    }
+    for (candidate, word) in [(config, ""), (&recompute, " with runner_type: memory_efficient")] {
+        let spec = ModelSpec::of(
+            candidate,
+            match spec {
+                ModelSpec::Gpt(c) => Some(c.vocab_size),
+                ModelSpec::Perceptron(_) => None,
+            },
+        );
+        let smaller = (1..=batch.per_device())
+            .rev()
+            .filter(|per| batch.per_device().is_multiple_of(*per))
+            .find_map(|per| {
+                let trial = BatchPlan {
+                    batch_size: per * batch.data_parallel,
+                    accumulation: batch.effective() / (per * batch.data_parallel),
+                    ..batch
+                };
+                let rehearsal =
+                    rehearse(candidate, &spec, mesh, trial, validation_batch.min(trial.batch_size), 2).ok()?;
+                (rehearsal.memory.peak <= limit).then_some((trial, rehearsal.memory.peak))
+            });
+        if let Some((trial, peak)) = smaller {
+            advice.push(format!(
+                "batch_size: {} with gradient_accumulation_steps: {}{word} needs {}",
+                trial.batch_size,
+                trial.accumulation,
+                mebibytes(peak)
+            ));
+        }
+    }
+    let advice = match advice.is_empty() {
+        true => {
+            "no batch size of the same effective batch fits: use more tensor-parallel devices or a smaller model".into()
+        }
+        false => format!(
+            "at the same effective batch of {} sequences, {}",
+            batch.effective(),
+            advice.join("; ")
+        ),
+    };
+    Some(format!(
+        "each device needs {} at its peak ({}), and {whose} {}: {advice}",
+        mebibytes(memory.peak),
+        kinds.join(", "),
+        mebibytes(limit)
+    ))
+}
+
+/// Bytes as MiB for people.
+pub fn mebibytes(bytes: u64) -> String {
+    let mib = bytes as f64 / (1 << 20) as f64;
+    if mib < 10.0 {
+        format!("{mib:.1} MiB")
+    } else {
+        format!("{mib:.0} MiB")
+    }
+}
+
+/// Memory that this process may use: the machine's, or its control group's if that is less.
+pub fn machine_memory() -> Option<u64> {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = meminfo.lines().find(|line| line.starts_with("MemTotal:"))?;
+    let total = line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024;
+    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max")
+        .ok()
+        .and_then(|text| text.trim().parse().ok());
+    Some(group.map_or(total, |limit: u64| limit.min(total)))
+}
