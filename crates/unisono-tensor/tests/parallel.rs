@@ -254,3 +254,19 @@ fn random_numbers_do_not_see_the_mesh() {
         });
     }
 }
+
+/// A tensor of one row meets every row of a batch, wherever the rows are; its gradient is the sum over all of them.
+#[test]
+fn a_leading_dimension_of_one_is_repeated_over_a_cut_batch() {
+    for swapped in [false, true] {
+        equal_everywhere(|device| {
+            let x = input(device)?;
+            let one = device
+                .tensor(&values(2, TOKENS * IN), &[1, TOKENS, IN])?
+                .requires_grad()?;
+            let y = if swapped { one.mul(&x)? } else { x.mul(&one)? };
+            y.backward_with(&seed(&y)?)?;
+            Ok(vec![("y", y.to_vec()?), ("dx", grad(&x)?), ("d one", grad(&one)?)])
+        });
+    }
+}

@@ -48,7 +48,7 @@ impl Optimizer for AdamW {
     fn step(&mut self, parameters: &[Parameter], lr: f64, step: u64, control: BufferRef) -> Result<()> {
         let c = &self.config;
         let hyper = Hyper {
-            lr: lr,
+            lr,
             beta1: c.beta1,
             beta2: c.beta2,
             eps: c.epsilon,

@@ -55,7 +55,7 @@ impl Optimizer for Sgd {
             let decays = parameter.decay || c.decay_norms_and_biases;
             parameter.tensor.device().runtime().issue(SgdStep {
                 hyper: Hyper {
-                    lr: lr,
+                    lr,
                     momentum: c.momentum,
                     dampening: c.dampening,
                     weight_decay: if decays { c.weight_decay } else { 0.0 },

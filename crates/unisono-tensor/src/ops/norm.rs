@@ -86,8 +86,8 @@ fn norm(
             }
             _ => Ok(None),
         };
-        let d_gamma = open(&gamma, keys.0)?;
-        let d_beta = open(&beta, keys.1)?;
+        let d_gamma = open(gamma, keys.0)?;
+        let d_beta = open(beta, keys.1)?;
         if let Some(any) = d_gamma.as_ref().or(d_beta.as_ref()) {
             runtime.issue(NormParamGrad {
                 x: x.buffer(),
