@@ -37,6 +37,8 @@ pub(super) struct Collector<'a> {
     /// Keys without meaning here, with the name and the reason.
     ignored: Vec<(&'static str, Place, String)>,
     broken: BTreeSet<&'static str>,
+    /// Keys that a misspelt one may have meant.
+    meant: BTreeSet<&'static str>,
 }
 
 impl<'a> Collector<'a> {
@@ -48,6 +50,7 @@ impl<'a> Collector<'a> {
             given: Vec::new(),
             ignored: Vec::new(),
             broken: BTreeSet::new(),
+            meant: BTreeSet::new(),
         }
     }
 
@@ -319,7 +322,7 @@ impl<'a> Collector<'a> {
             format!("write {below} on a line of its own below {above}")
         } else if let Some(near) = value::nearest(name, siblings()) {
             // Whoever meant that key gave it a value that nobody knows now.
-            self.broken.extend(
+            self.meant.extend(
                 keys::all()
                     .map(|row| row.path)
                     .filter(|row| keys::split(row) == (section, near)),
@@ -349,10 +352,12 @@ impl<'a> Collector<'a> {
             given,
             ignored,
             broken,
+            meant,
             ..
         } = self;
         let mut values = Values {
             broken,
+            meant,
             ..Values::default()
         };
         // Keys of a model that is refused anyway need no further words.

@@ -20,7 +20,7 @@ pub struct Loaded {
     /// The files that it came from, the run's own first.
     pub sources: Vec<Source>,
     places: BTreeMap<String, Place>,
-    /// Keys whose value could not be read.
+    /// Keys whose value could not be read, or may stand under a misspelt name.
     broken: BTreeSet<&'static str>,
 }
 
@@ -110,7 +110,7 @@ fn finish(mut collector: Collector<'_>, overrides: &[String], check_files: bool)
         notes: Vec::new(),
         sources,
         places: values.places(),
-        broken: values.broken,
+        broken: values.broken.union(&values.meant).copied().collect(),
     };
     if findings.problems.is_empty() {
         loaded.notes = findings.notes;

@@ -12,6 +12,8 @@ pub(super) struct Values {
     pub map: BTreeMap<&'static str, (Value, Place)>,
     /// Keys whose value could not be read: checks that need them are left out.
     pub broken: BTreeSet<&'static str>,
+    /// Keys that a misspelt one may have meant: nobody knows their value.
+    pub meant: BTreeSet<&'static str>,
     /// Keys without meaning here that were met.
     pub ignored: BTreeMap<&'static str, Place>,
 }
