@@ -82,12 +82,21 @@ pub fn tell_notes(loaded: &Loaded, context: &Context) {
     }
 }
 
-/// A configuration's errors as a failure; its notes are told.
+/// A configuration's errors as a failure, with those that data and layout have as well; its notes are told.
 pub fn refused(errors: &ConfigErrors, context: &Context) -> Failure {
     for note in &errors.notes {
         context.out.note(note);
     }
-    Failure::input(errors)
+    let further = errors
+        .partial
+        .as_deref()
+        .map(plan::further_problems)
+        .unwrap_or_default();
+    let lines: Vec<String> = [errors.to_string()]
+        .into_iter()
+        .chain(further.iter().map(ToString::to_string))
+        .collect();
+    Failure::input(lines.join("\n"))
 }
 
 /// Loads the data and works out the plan.
