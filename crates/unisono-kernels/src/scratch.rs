@@ -36,7 +36,11 @@ fn floats_of(lines: &mut [Line]) -> &mut [f32] {
 impl Scratch {
     /// Scratch for kernels on `isa`; holds no memory yet.
     pub fn new(isa: Isa) -> Scratch {
-        Scratch { isa, lines: Vec::new(), result: Vec::new() }
+        Scratch {
+            isa,
+            lines: Vec::new(),
+            result: Vec::new(),
+        }
     }
 
     /// The instruction set that kernels are to use.
