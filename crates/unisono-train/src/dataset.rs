@@ -151,10 +151,10 @@ impl Dataset {
             Dataset::Text(data) => format!(
                 "{}: {} tokens, {} to train on and {} to validate on, vocabulary {}{}",
                 data.source,
-                data.train.len() + data.validation.len(),
-                data.train.len(),
-                data.validation.len(),
-                data.vocab_size,
+                grouped(data.train.len() + data.validation.len()),
+                grouped(data.train.len()),
+                grouped(data.validation.len()),
+                grouped(data.vocab_size),
                 match &data.tokenizer {
                     Some(Tokenizer::Char(_)) => " characters",
                     Some(Tokenizer::Byte) => " bytes",
@@ -224,18 +224,20 @@ impl Dataset {
         }
     }
 
-    /// Validation batches of `sequences` sequences, in order; the last one is filled up with masked rows.
+    /// Validation batches of `sequences` sequences, in order, up to `limit` sequences in all; the last batch is filled up
+    /// with masked rows. Which sequences are evaluated does not depend on the size of the batches.
     ///
     /// # Errors
     /// A validation part that cannot be cut into windows.
-    pub fn validation(&self, sequences: usize) -> Result<Option<Validation<'_>>> {
+    pub fn validation(&self, sequences: usize, limit: Option<usize>) -> Result<Option<Validation<'_>>> {
+        let limit = limit.unwrap_or(usize::MAX);
         match self {
             Dataset::Text(data) => {
                 if data.validation.len() < 2 {
                     return Ok(None);
                 }
                 let batches = ValidationBatches::new(data.validation.clone(), data.windows.seq_len())?;
-                let count = batches.num_sequences();
+                let count = batches.num_sequences().min(limit);
                 Ok(Some(Validation {
                     source: ValidationSource::Text(batches),
                     sequences,
@@ -244,12 +246,25 @@ impl Dataset {
             }
             Dataset::Regression(data) if data.validation == 0 => Ok(None),
             Dataset::Regression(data) => Ok(Some(Validation {
-                count: data.validation as usize,
+                count: (data.validation as usize).min(limit),
                 source: ValidationSource::Regression(data),
                 sequences,
             })),
         }
     }
+}
+
+/// A count with its thousands set apart.
+fn grouped(n: usize) -> String {
+    let digits = n.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 impl TextData {
@@ -418,6 +433,7 @@ impl Validation<'_> {
             ValidationSource::Text(batches) => {
                 let mut batch = Batch::default();
                 batches.fill(first, self.sequences, &mut batch)?;
+                batch.targets[real * batches.seq_len()..].fill(IGNORE);
                 text_step(&batch, batches.seq_len())
             }
             ValidationSource::Regression(data) => {

@@ -28,8 +28,7 @@ impl Evaluation {
     }
 }
 
-/// The loss of `model` over at most `max_batches` validation batches of `sequences` sequences (a multiple of the
-/// data-parallel devices). One number a sequence is read, and they are summed in the order of the sequences.
+/// The loss of `model` over validation batches of `sequences` sequences (a multiple of the data-parallel devices). One number a sequence is read, and they are summed in the order of the sequences.
 ///
 /// # Errors
 /// Data that cannot be read, or a failed command.
@@ -38,15 +37,13 @@ pub fn evaluate(
     model: &dyn Model,
     validation: &Validation<'_>,
     sequences: usize,
-    max_batches: Option<usize>,
 ) -> Result<Evaluation> {
     let runtime = device.runtime();
     runtime.set_phase(Phase::Evaluation);
     model.set_training(false);
-    let batches = validation.num_batches().min(max_batches.unwrap_or(usize::MAX));
     let rows = Rows::whole(sequences, device.axis("dp"));
     let (mut sum, mut targets) = (0.0f64, 0);
-    for index in 0..batches {
+    for index in 0..validation.num_batches() {
         let (data, real) = validation.batch(index)?;
         let losses = device.no_grad(|| {
             let (inputs, wanted) = micro_batch(device, &data, rows)?;

@@ -265,12 +265,15 @@ impl Run {
     /// Data that cannot be read, or a failed command.
     pub fn evaluate(&self) -> Result<Option<Evaluation>> {
         let sequences = self.plan.validation_batch;
-        match self.dataset.validation(sequences)? {
+        let t = &self.config.training;
+        let limit = t
+            .eval_batches
+            .map(|batches| batches.saturating_mul(t.validation_batch_size));
+        match self.dataset.validation(sequences, limit)? {
             None => Ok(None),
             Some(validation) => {
                 let model = self.trainer.model.as_model();
-                let limit = self.config.training.eval_batches;
-                evaluate(&self.trainer.device, model, &validation, sequences, limit).map(Some)
+                evaluate(&self.trainer.device, model, &validation, sequences).map(Some)
             }
         }
     }

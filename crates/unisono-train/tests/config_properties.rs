@@ -260,7 +260,6 @@ fn run() -> impl Strategy<Value = RunConfig> {
                     enable_tp: device.1[1],
                     memory: device.2,
                     workers: device.3,
-                    allow_inexact: device.1[2],
                 },
                 eval: EvalConfig {
                     temperature: eval.0,

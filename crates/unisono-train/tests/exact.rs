@@ -29,7 +29,14 @@ struct Layout {
     isa: Option<Isa>,
 }
 
-const PLAIN: Layout = Layout { dp: 1, tp: 1, accumulation: 1, recompute: false, workers: 2, isa: None };
+const PLAIN: Layout = Layout {
+    dp: 1,
+    tp: 1,
+    accumulation: 1,
+    recompute: false,
+    workers: 2,
+    isa: None,
+};
 
 /// The run that is laid out: heads and groups, positions, biases, tying.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +47,12 @@ struct Model {
     tokens: usize,
 }
 
-const DEFAULT: Model = Model { heads: 12, groups: 12, tied: true, tokens: 32 };
+const DEFAULT: Model = Model {
+    heads: 12,
+    groups: 12,
+    tied: true,
+    tokens: 32,
+};
 
 fn folder(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("unisono-exact-{}-{name}", std::process::id()));
@@ -61,8 +73,16 @@ fn text(folder: &Path, tokens: usize) -> PathBuf {
 }
 
 fn yaml(model: Model, layout: Layout, data: &Path, max_steps: Option<u64>) -> String {
-    let Layout { dp, tp, accumulation, recompute, .. } = layout;
-    let steps = max_steps.map(|steps| format!("  max_steps: {steps}\n")).unwrap_or_default();
+    let Layout {
+        dp,
+        tp,
+        accumulation,
+        recompute,
+        ..
+    } = layout;
+    let steps = max_steps
+        .map(|steps| format!("  max_steps: {steps}\n"))
+        .unwrap_or_default();
     format!(
         "training_config:
   seed: 11
@@ -95,7 +115,11 @@ device_config:
 ",
         batch = SEQUENCES / accumulation,
         data = data.display(),
-        schedule = if max_steps.is_some() { "identity" } else { "warmup_linear" },
+        schedule = if max_steps.is_some() {
+            "identity"
+        } else {
+            "warmup_linear"
+        },
         heads = model.heads,
         groups = model.groups,
         tokens = model.tokens,
@@ -122,7 +146,11 @@ fn train(yaml: &str, layout: Layout, directory: &Path, stop_at: Option<u64>) -> 
     let loaded = load_text("exact.yaml", yaml, &[], &Environment::of_process()).unwrap_or_else(|e| panic!("{e}"));
     let dataset = Dataset::load(&loaded.config);
     let plan = check(&loaded, &dataset).unwrap_or_else(|problems| panic!("{}", problems[0]));
-    let options = Options { workers: Some(layout.workers), isa: layout.isa, ..Options::default() };
+    let options = Options {
+        workers: Some(layout.workers),
+        isa: layout.isa,
+        ..Options::default()
+    };
     let device = MeshDevice::open(plan.mesh.clone(), options).expect("devices open");
     let checkpoints = Checkpoints::new(directory.join("checkpoints"));
     let resume = match checkpoints.find().map(|listing| listing.complete.is_empty()) {
@@ -153,13 +181,20 @@ struct Outcome {
 
 fn outcome(directory: &Path, validations: Vec<(u64, u64)>) -> Outcome {
     let records = read_metrics(&directory.join("metrics.jsonl")).expect("the metrics can be read");
-    let newest = Checkpoints::new(directory.join("checkpoints")).newest().expect("a checkpoint is there");
+    let newest = Checkpoints::new(directory.join("checkpoints"))
+        .newest()
+        .expect("a checkpoint is there");
     Outcome {
         steps: records
             .iter()
             .map(|r| (r.step, r.loss.to_bits(), r.grad_norm.to_bits(), r.sequences, r.tokens))
             .collect(),
-        files: newest.manifest().files.iter().map(|f| (f.name.clone(), f.blake3.clone())).collect(),
+        files: newest
+            .manifest()
+            .files
+            .iter()
+            .map(|f| (f.name.clone(), f.blake3.clone()))
+            .collect(),
         validations,
     }
 }
@@ -170,7 +205,15 @@ fn compare(layout: &str, base: &Outcome, other: &Outcome) {
         assert!(
             a == b,
             "{layout}: step {}: loss {:08x} and {:08x}, norm {:08x} and {:08x}, sequences {} and {}, tokens {} and {}",
-            a.0, a.1, b.1, a.2, b.2, a.3, b.3, a.4, b.4
+            a.0,
+            a.1,
+            b.1,
+            a.2,
+            b.2,
+            a.3,
+            b.3,
+            a.4,
+            b.4
         );
     }
     assert_eq!(base.steps.len(), other.steps.len(), "{layout}: number of steps");
@@ -193,7 +236,11 @@ fn same_on(name: &str, model: Model, layouts: &[Layout]) {
     assert_eq!(base.steps.len(), 30, "the run is 30 steps long");
     assert!(base.steps[29].1 != base.steps[0].1, "the model learns something");
     for (index, layout) in layouts.iter().enumerate() {
-        compare(&format!("{layout:?}"), &base, &run(&format!("{name}-{index}"), model, *layout));
+        compare(
+            &format!("{layout:?}"),
+            &base,
+            &run(&format!("{name}-{index}"), model, *layout),
+        );
     }
 }
 
@@ -207,7 +254,15 @@ fn data_parallel() {
 fn tensor_parallel() {
     let tp = |tp| Layout { tp, ..PLAIN };
     same_on("tp", DEFAULT, &[tp(2), tp(3), tp(4), tp(6)]);
-    same_on("tp3", Model { heads: 6, groups: 3, ..DEFAULT }, &[tp(3)]);
+    same_on(
+        "tp3",
+        Model {
+            heads: 6,
+            groups: 3,
+            ..DEFAULT
+        },
+        &[tp(3)],
+    );
 }
 
 #[test]
@@ -218,27 +273,69 @@ fn both_together() {
 
 #[test]
 fn accumulation() {
-    let layout = |dp, accumulation| Layout { dp, accumulation, ..PLAIN };
+    let layout = |dp, accumulation| Layout {
+        dp,
+        accumulation,
+        ..PLAIN
+    };
     // 24 as 2·12, 3·8, 4·6, 6·4, 8·3, 12·2, 24·1, and shares of devices that are no aligned subtrees: 2 × 3×4, 3 × 4×2.
     let alone: Vec<Layout> = [2, 3, 4, 6, 8, 12, 24].map(|a| layout(1, a)).to_vec();
     same_on("acc", DEFAULT, &alone);
-    same_on("acc-dp", DEFAULT, &[layout(2, 3), layout(3, 4), layout(4, 3), layout(2, 12), layout(8, 3)]);
+    same_on(
+        "acc-dp",
+        DEFAULT,
+        &[layout(2, 3), layout(3, 4), layout(4, 3), layout(2, 12), layout(8, 3)],
+    );
     same_on("acc-tp", DEFAULT, &[Layout { tp: 3, ..layout(2, 4) }]);
 }
 
 #[test]
 fn recomputation_and_workers() {
-    let layout = |recompute, workers| Layout { recompute, workers, ..PLAIN };
-    let spread = Layout { dp: 2, tp: 2, accumulation: 2, recompute: true, workers: 3, isa: None };
-    same_on("workers", DEFAULT, &[layout(true, 2), layout(false, 1), layout(false, 4), layout(true, 1), spread]);
+    let layout = |recompute, workers| Layout {
+        recompute,
+        workers,
+        ..PLAIN
+    };
+    let spread = Layout {
+        dp: 2,
+        tp: 2,
+        accumulation: 2,
+        recompute: true,
+        workers: 3,
+        isa: None,
+    };
+    same_on(
+        "workers",
+        DEFAULT,
+        &[
+            layout(true, 2),
+            layout(false, 1),
+            layout(false, 4),
+            layout(true, 1),
+            spread,
+        ],
+    );
 }
 
 #[test]
 fn instruction_sets() {
-    let layouts: Vec<Layout> = Isa::available().into_iter().map(|isa| Layout { isa: Some(isa), ..PLAIN }).collect();
+    let layouts: Vec<Layout> = Isa::available()
+        .into_iter()
+        .map(|isa| Layout {
+            isa: Some(isa),
+            ..PLAIN
+        })
+        .collect();
     same_on("isa", DEFAULT, &layouts);
-    let layouts: Vec<Layout> =
-        Isa::available().into_iter().map(|isa| Layout { isa: Some(isa), dp: 2, tp: 2, ..PLAIN }).collect();
+    let layouts: Vec<Layout> = Isa::available()
+        .into_iter()
+        .map(|isa| Layout {
+            isa: Some(isa),
+            dp: 2,
+            tp: 2,
+            ..PLAIN
+        })
+        .collect();
     same_on("isa-mesh", DEFAULT, &layouts);
 }
 
@@ -246,10 +343,23 @@ fn instruction_sets() {
 fn other_models() {
     let layouts = [
         Layout { dp: 4, tp: 3, ..PLAIN },
-        Layout { dp: 3, accumulation: 2, ..PLAIN },
-        Layout { tp: 2, recompute: true, ..PLAIN },
+        Layout {
+            dp: 3,
+            accumulation: 2,
+            ..PLAIN
+        },
+        Layout {
+            tp: 2,
+            recompute: true,
+            ..PLAIN
+        },
     ];
-    let grouped = Model { heads: 12, groups: 6, tied: false, tokens: 20 };
+    let grouped = Model {
+        heads: 12,
+        groups: 6,
+        tied: false,
+        tokens: 20,
+    };
     same_on("grouped", grouped, &layouts);
     // 96 and 100 tokens: leaves that are no powers of two.
     for tokens in [96, 100] {
@@ -263,8 +373,22 @@ fn stopped_and_resumed_on_another_layout() {
     let base = run("resume-base", model, PLAIN);
     let layouts = [
         (PLAIN, Layout { dp: 2, ..PLAIN }),
-        (Layout { tp: 4, ..PLAIN }, Layout { dp: 4, accumulation: 3, ..PLAIN }),
-        (Layout { dp: 2, tp: 2, ..PLAIN }, Layout { recompute: true, accumulation: 4, ..PLAIN }),
+        (
+            Layout { tp: 4, ..PLAIN },
+            Layout {
+                dp: 4,
+                accumulation: 3,
+                ..PLAIN
+            },
+        ),
+        (
+            Layout { dp: 2, tp: 2, ..PLAIN },
+            Layout {
+                recompute: true,
+                accumulation: 4,
+                ..PLAIN
+            },
+        ),
         (Layout { dp: 12, ..PLAIN }, Layout { tp: 3, dp: 2, ..PLAIN }),
     ];
     for (index, (first, second)) in layouts.into_iter().enumerate() {
@@ -273,7 +397,11 @@ fn stopped_and_resumed_on_another_layout() {
         let run = directory.join("run");
         let mut validations = train(&yaml(model, first, &data, None), first, &run, Some(13));
         validations.extend(train(&yaml(model, second, &data, None), second, &run, None));
-        compare(&format!("{first:?} then {second:?}"), &base, &outcome(&run, validations));
+        compare(
+            &format!("{first:?} then {second:?}"),
+            &base,
+            &outcome(&run, validations),
+        );
         let _ = std::fs::remove_dir_all(&directory);
     }
 }
@@ -284,15 +412,19 @@ fn another_seed_or_batch_gives_other_bits() {
     let directory = folder("control");
     let data = text(&directory, DEFAULT.tokens);
     let base = yaml(DEFAULT, PLAIN, &data, Some(3));
-    let outcomes: Vec<Outcome> = [base.clone(), base.replace("seed: 11", "seed: 12"), base.replace("batch_size: 24", "batch_size: 23")]
-        .iter()
-        .enumerate()
-        .map(|(index, yaml)| {
-            let run = directory.join(index.to_string());
-            let validations = train(yaml, PLAIN, &run, None);
-            outcome(&run, validations)
-        })
-        .collect();
+    let outcomes: Vec<Outcome> = [
+        base.clone(),
+        base.replace("seed: 11", "seed: 12"),
+        base.replace("batch_size: 24", "batch_size: 23"),
+    ]
+    .iter()
+    .enumerate()
+    .map(|(index, yaml)| {
+        let run = directory.join(index.to_string());
+        let validations = train(yaml, PLAIN, &run, None);
+        outcome(&run, validations)
+    })
+    .collect();
     assert!(outcomes[0].steps[0] != outcomes[1].steps[0]);
     assert!(outcomes[0].steps[0] != outcomes[2].steps[0]);
     assert!(outcomes[0].files != outcomes[1].files);

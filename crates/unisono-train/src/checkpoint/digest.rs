@@ -24,11 +24,8 @@ pub fn result_part(config: &RunConfig) -> RunConfig {
             batch_size: t.batch_size.saturating_mul(t.gradient_accumulation_steps),
             gradient_accumulation_steps: 1,
             max_steps: t.max_steps.filter(|_| by_length),
-            num_epochs: if by_length && t.max_steps.is_none() {
-                t.num_epochs
-            } else {
-                1
-            },
+            // Where epochs rule, they also say which sequences of the last step are there.
+            num_epochs: if t.max_steps.is_none() { t.num_epochs } else { 1 },
             data_path: match &t.data_path {
                 DataPath::Path(_) => DataPath::Path(PathBuf::new()),
                 other => other.clone(),

@@ -315,7 +315,6 @@ fn device(values: &Values) -> DeviceConfig {
         enable_tp: values.flag("device_config.enable_tp"),
         memory: values.maybe_int("device_config.memory"),
         workers: values.maybe_int("device_config.workers"),
-        allow_inexact: values.flag("device_config.allow_inexact"),
     }
 }
 

@@ -263,7 +263,6 @@ fn device(d: &DeviceConfig, out: &mut Out) {
     if let Some(workers) = d.workers {
         out.push(("device_config.workers", size(workers)));
     }
-    out.push(("device_config.allow_inexact", Value::Flag(d.allow_inexact)));
 }
 
 fn eval(e: &EvalConfig, out: &mut Out) {

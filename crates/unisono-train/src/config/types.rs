@@ -334,8 +334,6 @@ pub struct DeviceConfig {
     pub memory: Option<u64>,
     /// Worker threads; none means one a core.
     pub workers: Option<usize>,
-    /// Whether a mesh whose sums cannot follow the canonical order may run. Default false.
-    pub allow_inexact: bool,
 }
 
 /// How samples are drawn (`eval_config`).

@@ -36,7 +36,7 @@ pub fn run(args: &EvalArgs, context: &Context) -> Result<u8, Failure> {
         (None, _) => None,
     };
     let validation = match (&dataset, &tokens) {
-        (Some(dataset), _) => dataset.validation(sequences)?,
+        (Some(dataset), _) => dataset.validation(sequences, None)?,
         (None, Some(tokens)) => {
             let positions = trained.spec.targets_per_sequence();
             Some(Validation::of_tokens(tokens.clone(), positions, sequences)?)
@@ -49,7 +49,7 @@ pub fn run(args: &EvalArgs, context: &Context) -> Result<u8, Failure> {
         ));
     };
     let model = trained.model.as_model();
-    let result = evaluate(&trained.device, model, &validation, sequences, training.eval_batches)?;
+    let result = evaluate(&trained.device, model, &validation, sequences)?;
     let is_text = tokens.is_some();
     let per_character = tokens.and_then(|tokens| tokens_per_character(&tokens, trained.tokenizer.as_ref()));
     let bits_per_character = per_character.map(|tokens| result.bits() * tokens);

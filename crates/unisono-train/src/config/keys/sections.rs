@@ -35,8 +35,8 @@ pub const KEYS: &[Key] = &[
         "device_config.memory",
         Kind::Memory,
         "",
-        "Most bytes that the run may take on this machine: 12GB, 512MiB or a whole number. Default: what the machine \
-         has. Unisono's own key.",
+        "Most bytes that each device may hold: 12GB, 512MiB or a whole number. Default: the machine's memory shared \
+         out among the devices. Unisono's own key.",
     ),
     read(
         "device_config.workers",
@@ -44,13 +44,10 @@ pub const KEYS: &[Key] = &[
         "",
         "Worker threads. Default: one a core. They cannot change a result. Unisono's own key.",
     ),
-    read(
+    not_built(
         "device_config.allow_inexact",
-        Kind::Flag,
-        "false",
-        "Whether a mesh may run whose sums cannot follow the canonical order; it is named in the header then. \
-         Unisono's \
-         own key.",
+        OFF,
+        "a mesh whose sums cannot follow the canonical order (allow_inexact)",
     ),
     no_meaning("device_config.device_ids", "devices are logical and need no ids"),
     not_built("device_config.enable_pp", OFF, "pipeline parallel (enable_pp)"),
