@@ -59,7 +59,7 @@ def main():
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         times.append(time.perf_counter() - start)
-        if len(times) == 2:  # the first two warm up
+        if begin is None and len(times) == 2:  # the first two warm up
             times, begin = [], time.perf_counter()
     median = statistics.median(times)
     print(f"torch {torch.__version__}, {threads} threads, {len(times)} steps: median {median * 1e3:.0f} ms, best {min(times) * 1e3:.0f} ms, {BATCH * TOKENS / median:.0f} tokens/s")
