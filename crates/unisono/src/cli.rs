@@ -127,7 +127,12 @@ pub struct GenerateArgs {
     #[command(flatten)]
     pub run: RunArgs,
     /// The text to go on from
-    #[arg(long, conflicts_with = "prompt_ids", required_unless_present = "prompt_ids")]
+    #[arg(
+        long,
+        conflicts_with = "prompt_ids",
+        required_unless_present = "prompt_ids",
+        allow_hyphen_values = true
+    )]
     pub prompt: Option<String>,
     /// The tokens to go on from: 1,2,3
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
@@ -136,16 +141,16 @@ pub struct GenerateArgs {
     #[arg(short = 'n', long, value_name = "N")]
     pub max_new_tokens: Option<usize>,
     /// Divides the logits; 0 takes the likeliest token [default: eval_config]
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
     pub temperature: Option<f64>,
     /// Draw from the K likeliest tokens; 0 means all [default: eval_config]
     #[arg(long, value_name = "K")]
     pub top_k: Option<usize>,
     /// Draw from the likeliest tokens up to this probability [default: eval_config]
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub top_p: Option<f64>,
     /// Makes tokens that are there already less likely [default: eval_config]
-    #[arg(long, value_name = "R")]
+    #[arg(long, value_name = "R", allow_negative_numbers = true)]
     pub repetition_penalty: Option<f64>,
     /// Seed of the draws [default: the run's]
     #[arg(long)]

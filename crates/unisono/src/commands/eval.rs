@@ -28,6 +28,14 @@ pub fn run(args: &EvalArgs, context: &Context) -> Result<u8, Failure> {
     if let Some(dataset) = &dataset
         && dataset.digest() != trained.manifest.data_digest
     {
+        let vocabulary = |tokenizer: Option<&Tokenizer>| tokenizer.map(Tokenizer::to_json);
+        if vocabulary(dataset.tokenizer()) != vocabulary(trained.tokenizer.as_ref()) {
+            return Err(Failure::input(format!(
+                "the data has changed since the run was trained and has another vocabulary than the run ({}): name a file \
+                 whose text the run's own vocabulary can encode with --data",
+                dataset.describe()
+            )));
+        }
         out.warn("the data is not what the run was trained on: its hash is another");
     }
     let tokens = match (&args.data, &dataset) {

@@ -6,7 +6,7 @@ use crate::exit::Failure;
 use std::path::Path;
 use unisono_runtime::Options;
 use unisono_tensor::{Mesh, MeshDevice};
-use unisono_train::config::{self, ConfigErrors, Loaded, RunConfig};
+use unisono_train::config::{self, ConfigErrors, Loaded, Place, RunConfig};
 use unisono_train::dataset::Dataset;
 use unisono_train::{Plan, plan};
 
@@ -92,9 +92,12 @@ pub fn refused(errors: &ConfigErrors, context: &Context) -> Failure {
         .as_deref()
         .map(plan::further_problems)
         .unwrap_or_default();
+    // What is wrong already needs no second word.
+    let is_new = |place: &Option<Place>| place.is_none() || errors.problems.iter().all(|known| known.place != *place);
+    let further = further.iter().filter(|problem| is_new(&problem.place));
     let lines: Vec<String> = [errors.to_string()]
         .into_iter()
-        .chain(further.iter().map(ToString::to_string))
+        .chain(further.map(ToString::to_string))
         .collect();
     Failure::input(lines.join("\n"))
 }
