@@ -1,0 +1,31 @@
+//! What programs need most: `use unisono::prelude::*;`.
+
+// Devices and tensors.
+pub use unisono_tensor::{
+    Backend, Dtype, Mesh, MeshDevice, Options, Placement, ReduceType, Rows, Tensor, TensorError, sync_gradients,
+};
+
+// A command of one's own.
+pub use unisono_kernels::scratch::Scratch;
+pub use unisono_runtime::{BufferRef, Cost, Op, Place};
+
+// Modules, models, optimizers.
+pub use unisono_nn::layers::{
+    Activation, ColumnParallelLinear, Embedding, LayerNorm, Linear, Mlp, RmsNorm, RowParallelLinear, SelfAttention,
+};
+pub use unisono_nn::models::{Gpt, GptConfig, Model, Perceptron, PerceptronConfig, Positions};
+pub use unisono_nn::optimizers::{AdamW, AdamWConfig, Optimizer, Sgd, SgdConfig};
+pub use unisono_nn::parameter::{cut, whole};
+pub use unisono_nn::{GradientNorm, Parameter, Parameters, Schedule};
+
+// Data.
+pub use unisono_data::{Tokenizer, corpus};
+
+// A run from its configuration on.
+pub use unisono_train::config::{Environment, Loaded, RunConfig, load, load_text, preset};
+pub use unisono_train::dataset::Dataset;
+pub use unisono_train::generate::{Sampling, TextRequest, generate_text};
+pub use unisono_train::model::LiveModel;
+pub use unisono_train::plan::check;
+pub use unisono_train::run::{Run, Summary};
+pub use unisono_train::{Event, Plan, Record, Tracker, TrainError};
