@@ -40,6 +40,18 @@ pub(crate) struct Node {
     pub rows: Option<Rows>,
 }
 
+impl Drop for Node {
+    /// Frees what led here without recursion: a graph may be deeper than the stack.
+    fn drop(&mut self) {
+        let mut edges = std::mem::take(&mut self.inputs);
+        while let Some(edge) = edges.pop() {
+            if let Some(mut node) = edge.node.and_then(Rc::into_inner) {
+                edges.append(&mut node.inputs);
+            }
+        }
+    }
+}
+
 impl Tensor {
     /// Gives `output` its place in the graph, if gradients are recorded and an input wants one.
     pub(crate) fn record(

@@ -90,6 +90,14 @@ impl MeshDevice {
         Ok(t)
     }
 
+    /// A micro-batch of which only the shape is known: what the null backend is given.
+    ///
+    /// # Errors
+    /// A number of samples that the axis does not divide.
+    pub fn empty_micro_batch(&self, dtype: Dtype, shape: &[usize], rows: Rows) -> Result<Tensor> {
+        Tensor::empty(self, self.batch_meta(dtype, shape, Some(rows))?, Kind::Data)
+    }
+
     /// Every element the same.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! A mesh opened for tensors.
 
-use crate::Result;
+use crate::{Result, Rows};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -25,6 +25,9 @@ struct Inner {
     seed: Cell<u64>,
     step: Cell<u32>,
     uses: RefCell<HashMap<(u64, &'static str), usize>>,
+    /// Slots of gradients over a batch, by (sequences, devices, sequences pushed at a time): every weight of a model asks
+    /// the same.
+    slots: RefCell<HashMap<(usize, usize, usize), usize>>,
 }
 
 impl MeshDevice {
@@ -55,6 +58,7 @@ impl MeshDevice {
                 seed: Cell::new(0),
                 step: Cell::new(0),
                 uses: RefCell::new(HashMap::new()),
+                slots: RefCell::new(HashMap::new()),
             }),
         }
     }
@@ -162,6 +166,17 @@ impl MeshDevice {
         let count = uses.entry((leaf, op)).or_insert(0);
         *count += 1;
         *count - 1
+    }
+
+    /// Most slots that any device needs while `step` sequences at a time are pushed on its stack.
+    pub(crate) fn slots(&self, rows: &Rows, step: usize) -> usize {
+        let key = (rows.total, rows.per_position(), step);
+        *self
+            .inner
+            .slots
+            .borrow_mut()
+            .entry(key)
+            .or_insert_with(|| rows.slots(step))
     }
 
     /// The use counters, to be put back when a forward pass is computed again.

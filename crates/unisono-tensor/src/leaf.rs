@@ -162,7 +162,7 @@ impl WeightGrad {
             ..weight.meta().clone()
         };
         let size = meta.len();
-        let slots = rows.slots(step);
+        let slots = weight.device().slots(rows, step);
         let memory = Rc::new(weight.device().runtime().alloc(slots * size, Kind::Activation)?);
         let buffer = memory.r();
         let tensor = Tensor::view(weight.device(), memory, buffer, meta);
@@ -240,9 +240,11 @@ impl Leaf {
                 uses.len() - 1
             }
         };
-        let slots = rows.slots(step);
         let accumulator = &mut uses[at];
-        if accumulator.done == 0 && (accumulator.slots < slots || accumulator.rows != Rows { skip: 0, ..*rows }) {
+        let fits = |accumulator: &Use| {
+            accumulator.rows == Rows { skip: 0, ..*rows } && accumulator.slots >= weight.device().slots(rows, step)
+        };
+        if accumulator.done == 0 && !fits(accumulator) {
             *accumulator = self.open(weight.device(), op, index, rows, step, size)?;
         }
         if accumulator.done > 0 && accumulator.rows.total != rows.total {
@@ -287,7 +289,7 @@ impl Leaf {
         step: usize,
         size: usize,
     ) -> Result<Use> {
-        let slots = rows.slots(step);
+        let slots = device.slots(rows, step);
         let memory = Rc::new(device.runtime().alloc(slots * size, Kind::Gradient)?);
         Ok(Use {
             op,

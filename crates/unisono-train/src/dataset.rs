@@ -20,6 +20,10 @@ pub enum Rows {
     Tokens(Vec<u32>),
     /// Numbers.
     Numbers(Vec<f32>),
+    /// Token ids of which only the shape is known: for the null backend.
+    SomeTokens,
+    /// Numbers of which only the shape is known: for the null backend.
+    SomeNumbers,
 }
 
 /// The batch of one optimizer step, or of one validation batch: sequences in global order.

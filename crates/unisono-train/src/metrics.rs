@@ -99,32 +99,47 @@ pub struct MetricsFile {
 }
 
 impl MetricsFile {
-    /// Opens the file of a run for steps after `step`: lines of later steps, from before a crash, are cut off.
+    /// Opens the file of a run for steps after `step`: lines of later steps, from before a crash, are cut off. A sentence is
+    /// returned where lines of earlier steps are missing.
     ///
     /// # Errors
     /// A file that cannot be written.
-    pub fn open(path: &Path, step: u64) -> Result<MetricsFile> {
+    pub fn open(path: &Path, step: u64) -> Result<(MetricsFile, Option<String>)> {
         let fail = |what: &str, error: std::io::Error| TrainError::Path {
             path: path.to_owned(),
             what: format!("cannot {what}: {error}"),
         };
-        let keep = match path.exists() {
-            true => bytes_up_to(path, step).map_err(|error| fail("read the metrics of an earlier run", error))?,
-            false => 0,
+        let kept = match path.exists() {
+            true => lines_up_to(path, step).map_err(|error| fail("read the metrics of an earlier run", error))?,
+            false => Kept::default(),
         };
-        let file = OpenOptions::new()
+        let mut file = OpenOptions::new()
             .create(true)
             .truncate(false)
             .write(true)
             .open(path)
             .map_err(|error| fail("open for writing", error))?;
-        file.set_len(keep).map_err(|error| fail("cut off later steps", error))?;
-        let mut metrics = MetricsFile {
-            path: path.to_owned(),
-            file,
-        };
-        std::io::Seek::seek(&mut metrics.file, std::io::SeekFrom::End(0)).map_err(|error| fail("append", error))?;
-        Ok(metrics)
+        file.set_len(kept.bytes)
+            .map_err(|error| fail("cut off later steps", error))?;
+        std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0)).map_err(|error| fail("append", error))?;
+        let note = (kept.last < step).then(|| {
+            let why = match kept.garbage {
+                Some(line) => format!("line {line} is no record of a step"),
+                None => "the file ends there".into(),
+            };
+            format!(
+                "{} has the steps up to {} of {step} only ({why}): the missing ones cannot be restored",
+                path.display(),
+                kept.last
+            )
+        });
+        Ok((
+            MetricsFile {
+                path: path.to_owned(),
+                file,
+            },
+            note,
+        ))
     }
 }
 
@@ -135,26 +150,48 @@ impl Tracker for MetricsFile {
             _ => return Ok(()),
         };
         let line = line.map_err(|error| error.to_string())? + "\n";
+        if !self.path.exists() {
+            return Err(format!("{} was deleted", self.path.display()));
+        }
         self.file
             .write_all(line.as_bytes())
             .map_err(|error| format!("{}: {error}", self.path.display()))
     }
 }
 
-/// Bytes of the complete lines for steps up to `step`.
-fn bytes_up_to(path: &Path, step: u64) -> std::io::Result<u64> {
+/// What a metrics file holds of a run that goes on.
+#[derive(Default)]
+struct Kept {
+    /// Bytes of the complete lines to keep.
+    bytes: u64,
+    /// The last step among them.
+    last: u64,
+    /// The line that is no record, where one ended the reading.
+    garbage: Option<usize>,
+}
+
+/// The complete lines for steps up to `step`.
+fn lines_up_to(path: &Path, step: u64) -> std::io::Result<Kept> {
     let mut reader = BufReader::new(File::open(path)?);
-    let mut keep = 0;
+    let mut kept = Kept::default();
     let mut line = Vec::new();
-    loop {
+    for number in 1.. {
         line.clear();
         let read = reader.read_until(b'\n', &mut line)?;
         let complete = line.last() == Some(&b'\n');
         match serde_json::from_slice::<Record>(&line) {
-            Ok(record) if complete && record.step <= step => keep += read as u64,
-            _ => return Ok(keep),
+            Ok(record) if complete && record.step <= step => {
+                kept.bytes += read as u64;
+                kept.last = record.step;
+            }
+            Err(_) if complete => {
+                kept.garbage = Some(number);
+                break;
+            }
+            _ => break,
         }
     }
+    Ok(kept)
 }
 
 /// The records of a run's metrics, in order.

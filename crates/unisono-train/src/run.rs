@@ -123,15 +123,33 @@ impl Run {
         }
         let checkpoints = Checkpoints::new(directory.join(&config.training.checkpoint_dir));
         create_folder(directory)?;
+        if resume.is_none()
+            && let Some(found) = checkpoints.find()?.complete.first()
+        {
+            return Err(TrainError::Refused(format!(
+                "{} belongs to a run already, whose checkpoints a new run would replace: go on with it (--resume), start anew \
+                 (--fresh), or name another training_config.checkpoint_dir or --out",
+                found.path.display()
+            )));
+        }
         checkpoints.clean()?;
-        checkpoints.rewind(state.step)?;
+        let removed = checkpoints.rewind(state.step)?;
+        if !removed.is_empty() {
+            let names: Vec<String> = removed.iter().map(|path| path.display().to_string()).collect();
+            notes.push(format!(
+                "the run goes on from step {}: the checkpoints of later steps were removed ({})",
+                state.step,
+                names.join(", ")
+            ));
+        }
         atomic_write(&directory.join("config.yaml"), |file| {
             file.write_all(to_yaml(&config).as_bytes())
         })?;
         if let Some(tokenizer) = dataset.tokenizer() {
             tokenizer.save(&directory.join("tokenizer.json"))?;
         }
-        let metrics = MetricsFile::open(&directory.join("metrics.jsonl"), state.step)?;
+        let (metrics, note) = MetricsFile::open(&directory.join("metrics.jsonl"), state.step)?;
+        notes.extend(note);
         let directory = directory.to_owned();
         let run = Run {
             config,
@@ -360,14 +378,18 @@ impl Run {
         let seconds = clock.tick(&self.trainer.device);
         let memory = self.trainer.device.runtime().report().memory;
         let effective = self.plan.batch.effective();
+        // Samples beyond the last epoch are absent from a short last batch.
+        let position = self.state.samples - (self.state.step - step) * effective as u64;
+        let sequences = position.min(self.plan.last_sample);
+        let present = sequences - (position - effective as u64).min(sequences);
         let record = Record {
             step,
             loss,
             lr: result.lr,
             grad_norm,
-            sequences: self.state.samples - (self.state.step - step) * effective as u64,
+            sequences,
             tokens: self.state.tokens,
-            samples_per_s: effective as f64 / seconds.total,
+            samples_per_s: present as f64 / seconds.total,
             tokens_per_s: targets as f64 / seconds.total,
             seconds,
             memory: Memory {

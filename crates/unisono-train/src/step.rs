@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::model::{LiveModel, ModelSpec, optimizer, schedule};
 use unisono_nn::{GradientNorm, Optimizer, Schedule, StepLoss};
 use unisono_runtime::Pending;
-use unisono_tensor::{MeshDevice, Phase, Rows, Tensor, sync_gradients};
+use unisono_tensor::{Dtype, MeshDevice, Phase, Rows, Tensor, sync_gradients};
 
 /// How the sequences of an optimizer step are dealt out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,16 +108,7 @@ impl Trainer {
         parameters.iter().for_each(|parameter| parameter.tensor.zero_grad());
 
         for micro_step in 0..self.batch.accumulation {
-            runtime.set_phase(Phase::Data);
-            let rows = self.rows(micro_step);
-            let (inputs, targets) = micro_batch(device, data, rows)?;
-
-            runtime.set_phase(Phase::Forward);
-            let losses = model.losses(&inputs, &targets, scale)?;
-            self.loss.put(&losses, &rows)?;
-
-            runtime.set_phase(Phase::Backward);
-            losses.backward()?;
+            self.micro_step(micro_step, data, scale)?;
         }
 
         runtime.set_phase(Phase::Communication);
@@ -133,6 +124,25 @@ impl Trainer {
         let control = runtime.read_later(self.norm.control(), 0).ok();
         runtime.set_phase(Phase::Other);
         Ok(StepResult { step, lr, control })
+    }
+
+    /// Issues one micro-step: its batch, the forward and the backward pass.
+    ///
+    /// # Errors
+    /// An earlier command that failed.
+    pub(crate) fn micro_step(&self, micro_step: usize, data: &StepData, scale: f32) -> Result<()> {
+        let runtime = self.device.runtime();
+        runtime.set_phase(Phase::Data);
+        let rows = self.rows(micro_step);
+        let (inputs, targets) = micro_batch(&self.device, data, rows)?;
+
+        runtime.set_phase(Phase::Forward);
+        let losses = self.model.as_model().losses(&inputs, &targets, scale)?;
+        self.loss.put(&losses, &rows)?;
+
+        runtime.set_phase(Phase::Backward);
+        losses.backward()?;
+        Ok(())
     }
 
     /// The learning rate of a step.
@@ -170,6 +180,8 @@ pub(crate) fn micro_batch(device: &MeshDevice, data: &StepData, rows: Rows) -> R
                 let own: Vec<f32> = ranges.flat_map(|range| numbers[range].iter().copied()).collect();
                 device.micro_batch(&own, &shape, rows)?
             }
+            Values::SomeTokens => device.empty_micro_batch(Dtype::U32, &shape, rows)?,
+            Values::SomeNumbers => device.empty_micro_batch(Dtype::F32, &shape, rows)?,
         })
     };
     Ok((

@@ -233,6 +233,16 @@ fn binary(op: &'static str, f: Binary, a: &Tensor, b: &Tensor) -> Result<Tensor>
     } else {
         Some(small.use_key(op))
     };
+    if key.is_none() && matches!(f, Binary::Add | Binary::Sub) {
+        // Nothing of the operands is needed: a residual stream keeps none of its terms.
+        return Ok(y.record(op, &[a, b], move |dy| {
+            let db = match f {
+                Binary::Add => dy.clone(),
+                _ => with_value(op, Binary::Mul, dy, -1.0)?,
+            };
+            Ok(vec![Some(dy.clone()), Some(db)])
+        }));
+    }
     let saved = (a.clone(), b.clone());
     Ok(y.record(op, &[a, b], move |dy| {
         let (a, b) = &saved;

@@ -17,6 +17,9 @@ pub(super) struct Rehearsal {
     pub(super) commands: u64,
 }
 
+/// Micro-steps that are rehearsed one by one.
+const FEW: usize = 8;
+
 /// Runs the same program on the null backend: exact memory, work and bytes, in a moment.
 pub(super) fn rehearse(
     config: &RunConfig,
@@ -34,10 +37,30 @@ pub(super) fn rehearse(
     let mut trainer = Trainer::new(&device, config, spec, batch, steps)?;
     let num_parameters = trainer.model.as_model().num_parameters();
     let data = blank(spec, batch.effective());
-    trainer.step(0, &data)?;
-    let before = device.runtime().report().total();
-    trainer.step(1, &data)?;
-    let after = device.runtime().report().total();
+    let total = || device.runtime().report().total();
+    let (commands, link_bytes) = if batch.accumulation <= FEW {
+        trainer.step(0, &data)?;
+        let before = total();
+        trainer.step(1, &data)?;
+        let after = total();
+        (after.commands - before.commands, after.link_bytes - before.link_bytes)
+    } else {
+        // Every micro-step is like the second, and the peak lies in it; what follows the last one costs as after a few.
+        trainer.micro_step(0, &data, 1.0)?;
+        let before = total();
+        trainer.micro_step(1, &data, 1.0)?;
+        let after = total();
+        let few = BatchPlan {
+            accumulation: FEW,
+            ..batch
+        };
+        let of_few = rehearse(config, spec, mesh, few, validation_batch, steps)?;
+        let more = (batch.accumulation - FEW) as u64;
+        (
+            of_few.commands + more * (after.commands - before.commands),
+            of_few.link_bytes + more * (after.link_bytes - before.link_bytes),
+        )
+    };
     if config.training.validation_fraction > 0.0 {
         let data = blank(spec, validation_batch);
         let rows = unisono_tensor::Rows::whole(validation_batch, device.axis("dp"));
@@ -56,31 +79,23 @@ pub(super) fn rehearse(
             by_kind: by_kind.filter(|(_, bytes)| *bytes > 0).collect(),
         },
         num_parameters,
-        link_bytes: after.link_bytes - before.link_bytes,
-        commands: after.commands - before.commands,
+        link_bytes,
+        commands,
     })
 }
 
 /// A batch of the right shape without contents.
 fn blank(spec: &ModelSpec, sequences: usize) -> StepData {
-    match spec {
-        ModelSpec::Gpt(c) => {
-            let ids = Rows::Tokens(vec![0; sequences * c.max_sequence_length]);
-            StepData {
-                inputs: ids.clone(),
-                input_width: c.max_sequence_length,
-                targets: ids,
-                target_width: c.max_sequence_length,
-                num_targets: sequences * c.max_sequence_length,
-            }
-        }
-        ModelSpec::Perceptron(c) => StepData {
-            inputs: Rows::Numbers(vec![0.0; sequences * c.inputs]),
-            input_width: c.inputs,
-            targets: Rows::Numbers(vec![0.0; sequences * c.outputs]),
-            target_width: c.outputs,
-            num_targets: sequences * c.outputs,
-        },
+    let (values, input_width, target_width) = match spec {
+        ModelSpec::Gpt(c) => (Rows::SomeTokens, c.max_sequence_length, c.max_sequence_length),
+        ModelSpec::Perceptron(c) => (Rows::SomeNumbers, c.inputs, c.outputs),
+    };
+    StepData {
+        inputs: values.clone(),
+        input_width,
+        targets: values,
+        target_width,
+        num_targets: sequences.saturating_mul(target_width),
     }
 }
 

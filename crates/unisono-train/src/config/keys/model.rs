@@ -75,7 +75,12 @@ pub const KEYS: &[Key] = &[
         "0.2",
         "gpt2: dropout's probability.",
     ),
-    read("transformer_config.num_blocks", size(1), "6", "gpt2: blocks."),
+    read(
+        "transformer_config.num_blocks",
+        Kind::Int { min: 1, max: 4096 },
+        "6",
+        "gpt2: blocks.",
+    ),
     read(
         "transformer_config.vocab_size",
         size(1),
