@@ -23,7 +23,9 @@ pub enum DataError {
         reason: String,
     },
     /// A text file without text.
-    #[error("{path} is empty; training needs at least a sequence and one token more")]
+    #[error(
+        "{path} is empty: it has 0 tokens, and at least 2 are needed, since each is predicted from those before it"
+    )]
     EmptyText {
         /// The file.
         path: String,
@@ -90,7 +92,7 @@ pub enum DataError {
     },
     /// Fewer training tokens than one window needs.
     #[error(
-        "the training data has {had} tokens, but a sequence of {seq_len} needs {needed} (its targets lie one token further); use more text or a sequence length of at most {}", .had.saturating_sub(1)
+        "the training data has {}, but a sequence of {seq_len} needs {needed} (its targets lie one token further); use more text{}", tokens(*.had), shorter(*.had)
     )]
     TooShort {
         /// The tokens there are.
@@ -100,9 +102,9 @@ pub enum DataError {
         /// The sequence length asked for.
         seq_len: usize,
     },
-    /// Validation data without anything to predict.
+    /// Tokens to evaluate on, without anything to predict.
     #[error(
-        "the validation data has {had} tokens, but at least 2 are needed: each token is predicted from those before it; use more text or a larger validation fraction"
+        "the text to predict has {}, but at least 2 are needed: each token is predicted from those before it; use a longer text", tokens(*.had)
     )]
     TooShortToPredict {
         /// The tokens there are.
@@ -166,7 +168,7 @@ impl DataError {
     /// An error of reading, with the system's words made plainer where that is possible.
     pub fn read(path: &Path, error: &io::Error) -> Self {
         DataError::Read {
-            path: path.display().to_string(),
+            path: shown(path),
             reason: reason(error),
         }
     }
@@ -174,9 +176,30 @@ impl DataError {
     /// An error of writing, likewise.
     pub fn write(path: &Path, error: &io::Error) -> Self {
         DataError::Write {
-            path: path.display().to_string(),
+            path: shown(path),
             reason: reason(error),
         }
+    }
+}
+
+/// A path, an empty one too, which is the current directory.
+fn shown(path: &Path) -> String {
+    match path.as_os_str().is_empty() {
+        true => "the current directory (.)".to_string(),
+        false => path.display().to_string(),
+    }
+}
+
+/// `1 token`, `5 tokens`.
+fn tokens(count: usize) -> String {
+    format!("{count} token{}", if count == 1 { "" } else { "s" })
+}
+
+/// The other way out of too few tokens, where there is one.
+fn shorter(had: usize) -> String {
+    match had {
+        0 | 1 => String::new(),
+        _ => format!(" or a sequence length of at most {}", had - 1),
     }
 }
 

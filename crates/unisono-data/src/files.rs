@@ -164,7 +164,7 @@ pub fn atomic_write(
 /// [`DataError::Read`].
 pub fn hash_file(path: &Path) -> Result<FileDigest, DataError> {
     let failed = |error: io::Error| DataError::read(path, &error);
-    let mut file = File::open(path).map_err(failed)?;
+    let mut file = open_regular(path)?;
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; 1 << 18];
     let mut bytes = 0;
@@ -181,6 +181,50 @@ pub fn hash_file(path: &Path) -> Result<FileDigest, DataError> {
     Ok(FileDigest {
         bytes,
         blake3: hasher.finalize().to_hex().to_string(),
+    })
+}
+
+/// Opens a file to read. Whatever else has a name (a directory, a device, a named pipe) is refused before it is opened: reading
+/// such a thing may never end.
+///
+/// # Errors
+/// [`DataError::Read`].
+pub fn open_regular(path: &Path) -> Result<File, DataError> {
+    let failed = |error: io::Error| DataError::read(path, &error);
+    // An empty path is the current directory, as in `sync_directory`.
+    let metadata = match path.as_os_str().is_empty() {
+        true => fs::metadata("."),
+        false => fs::metadata(path),
+    };
+    regular(&metadata.map_err(failed)?).map_err(failed)?;
+    let file = File::open(path).map_err(failed)?;
+    // What has just been opened may be another than what was looked at.
+    regular(&file.metadata().map_err(failed)?).map_err(failed)?;
+    Ok(file)
+}
+
+/// All bytes of a file; see [`open_regular`].
+///
+/// # Errors
+/// [`DataError::Read`].
+pub fn read_regular(path: &Path) -> Result<Vec<u8>, DataError> {
+    let mut file = open_regular(path)?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)
+        .map_err(|error| DataError::read(path, &error))?;
+    Ok(bytes)
+}
+
+fn regular(metadata: &fs::Metadata) -> io::Result<()> {
+    if metadata.is_file() {
+        return Ok(());
+    }
+    Err(match metadata.is_dir() {
+        true => io::ErrorKind::IsADirectory.into(),
+        false => io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is not a regular file (but a device, a pipe or a socket, which may never end); copy what it gives to a file",
+        ),
     })
 }
 

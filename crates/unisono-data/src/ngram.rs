@@ -96,7 +96,9 @@ impl Trigram {
             context.push(token);
             total += 1;
         }
-        Ok((total > 0).then(|| -product.logarithm() / total as f64))
+        // Certainty is 0, not −0, in print too.
+        let nats = -product.logarithm() / total as f64;
+        Ok((total > 0).then_some(if nats > 0.0 { nats } else { 0.0 }))
     }
 
     fn probability(&self, context: Context, token: u32) -> f64 {
@@ -264,6 +266,12 @@ mod tests {
         let loss = model.nats_per_token(train).expect("valid ids").expect("not empty");
         assert!((loss - sum / 10.0).abs() < 1e-12, "{loss}");
         assert_eq!(model.nats_per_token([]), Ok(None));
+        let certain = Trigram::fit([0, 0], 1).expect("valid ids");
+        let loss = certain
+            .nats_per_token([0, 0, 0])
+            .expect("valid ids")
+            .expect("not empty");
+        assert_eq!(format!("{loss:.4}"), "0.0000");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Text files: UTF-8, with the traces of other systems taken off and said.
 
 use crate::DataError;
-use std::fs;
+use crate::files::read_regular;
 use std::path::Path;
 
 /// A text and what was changed in reading it.
@@ -53,7 +53,7 @@ pub fn read_text(path: &Path) -> Result<Text, DataError> {
 /// # Errors
 /// [`DataError::Read`] or [`DataError::EmptyText`].
 pub fn read_bytes(path: &Path) -> Result<Vec<u8>, DataError> {
-    let bytes = fs::read(path).map_err(|error| DataError::read(path, &error))?;
+    let bytes = read_regular(path)?;
     if bytes.is_empty() {
         return Err(DataError::EmptyText {
             path: path.display().to_string(),

@@ -12,6 +12,7 @@
 mod binary;
 mod list;
 
+use crate::files::read_regular;
 use crate::{DataError, Tokens};
 use std::path::Path;
 
@@ -19,27 +20,34 @@ pub use binary::write_tokens;
 
 /// Loads a token file of any of the formats, told apart by its name and, for text, its beginning.
 ///
-/// The vocabulary is the smaller of what the file states and of `vocab_size` (say, the model's); where neither is there, it is the
-/// largest id and one.
+/// The vocabulary size that the file names rules. A file that names none has `fallback_vocab` (say, the configuration's); where that is
+/// not there either, it is the largest id and one.
 ///
 /// # Errors
 /// [`DataError::Read`], [`DataError::TokenFile`] (with line and column for text) or [`DataError::TokenOutOfRange`].
-pub fn load_tokens(path: &Path, vocab_size: Option<usize>) -> Result<Tokens, DataError> {
+pub fn load_tokens(path: &Path, fallback_vocab: Option<usize>) -> Result<Tokens, DataError> {
     if path
         .extension()
         .is_some_and(|extension| extension.eq_ignore_ascii_case("bin"))
     {
-        return binary::load(path, vocab_size);
+        return binary::load(path, fallback_vocab);
     }
-    let bytes = std::fs::read(path).map_err(|error| DataError::read(path, &error))?;
+    let bytes = read_regular(path)?;
     let (ids, stated) = list::parse(&bytes).map_err(|problem| DataError::TokenFile {
         path: path.display().to_string(),
         problem,
     })?;
-    let vocab_size = match (stated, vocab_size) {
-        (Some(stated), Some(given)) => stated.min(given),
-        (Some(size), None) | (None, Some(size)) => size,
-        (None, None) => ids.iter().max().map_or(0, |id| *id as usize + 1),
-    };
-    Tokens::from_vec(ids, vocab_size, &path.display().to_string())
+    let vocab_size = stated
+        .or(fallback_vocab)
+        .unwrap_or_else(|| ids.iter().max().map_or(0, |id| *id as usize + 1));
+    Tokens::from_vec(ids, vocab_size, &place(path, stated, fallback_vocab))
+}
+
+/// The file's name for errors, with where the vocabulary size comes from when it is not its own.
+fn place(path: &Path, stated: Option<usize>, fallback_vocab: Option<usize>) -> String {
+    let name = path.display();
+    match (stated, fallback_vocab) {
+        (None, Some(_)) => format!("{name} (which names no vocabulary size, so the model's counts)"),
+        _ => name.to_string(),
+    }
 }

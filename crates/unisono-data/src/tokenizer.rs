@@ -1,8 +1,8 @@
 //! Between text and token ids: one id per character, or one per byte.
 
+use crate::files::read_regular;
 use crate::{DataError, atomic_write};
 use serde::{Deserialize, Serialize};
-use std::fs;
 use std::io::Write;
 use std::path::Path;
 
@@ -183,7 +183,10 @@ impl Tokenizer {
     /// # Errors
     /// [`DataError::Read`] or [`DataError::Vocabulary`].
     pub fn load(path: &Path) -> Result<Self, DataError> {
-        let json = fs::read_to_string(path).map_err(|error| DataError::read(path, &error))?;
+        let json = String::from_utf8(read_regular(path)?).map_err(|_| DataError::Vocabulary {
+            place: path.display().to_string(),
+            problem: "it is not UTF-8 text".to_string(),
+        })?;
         Self::from_json(&json, &path.display().to_string())
     }
 

@@ -7,9 +7,9 @@ mod header;
 mod write;
 
 use crate::DataError;
+use crate::files::open_regular;
 use memmap2::Mmap;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 pub use header::TensorEntry;
@@ -43,11 +43,8 @@ impl Weights {
     /// [`DataError::Read`], [`DataError::WeightFile`] or [`DataError::Tensor`].
     pub fn open(path: &Path) -> Result<Self, DataError> {
         let failed = |error: std::io::Error| DataError::read(path, &error);
-        let file = File::open(path).map_err(failed)?;
+        let file = open_regular(path)?;
         let metadata = file.metadata().map_err(failed)?;
-        if metadata.is_dir() {
-            return Err(failed(std::io::ErrorKind::IsADirectory.into()));
-        }
         header::check_size(path, metadata.len())?;
         // SAFETY: the map is private to this process and only ever read as bytes, for which every content is valid; all
         // indexing of it is bounds-checked. Files of unisono are replaced by renaming, which leaves a mapped one as it is. A

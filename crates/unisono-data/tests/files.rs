@@ -107,3 +107,53 @@ fn long_names_are_written_too() {
     atomic_write(&path, |file| file.write_all(b"x")).expect("a name within the system's bounds");
     assert_eq!(names(directory.path()), ["n".repeat(250)]);
 }
+
+/// Reading a device or a pipe may never end: it is refused before it is opened.
+#[cfg(unix)]
+#[test]
+fn only_regular_files_are_read() {
+    let directory = tempdir().expect("a temporary directory");
+    let pipe = directory.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.expect("mkfifo is there").success());
+    let mut things = vec![pipe.clone(), Path::new("/dev/zero").to_path_buf()];
+    for name in ["pipe.bin", "pipe.yaml"] {
+        let link = directory.path().join(name);
+        std::os::unix::fs::symlink(&pipe, &link).expect("a link");
+        things.push(link);
+    }
+    for path in &things {
+        let texts = [
+            unisono_data::text::read_text(path).map(|_| ()),
+            unisono_data::text::read_bytes(path).map(|_| ()),
+            unisono_data::token_file::load_tokens(path, None).map(|_| ()),
+            unisono_data::Tokenizer::load(path).map(|_| ()),
+            unisono_data::Weights::open(path).map(|_| ()),
+            hash_file(path).map(|_| ()),
+        ]
+        .map(|result| result.expect_err("must be refused").to_string());
+        for text in texts {
+            let start = format!("cannot read {}: it is not a regular file ", path.display());
+            assert!(text.starts_with(&start), "{text}");
+        }
+    }
+    // A sidecar that is a pipe.
+    let data = directory.path().join("t.bin");
+    fs::write(&data, [1, 0]).expect("a small file");
+    std::os::unix::fs::symlink(&pipe, directory.path().join("t.bin.json")).expect("a link");
+    let text = unisono_data::token_file::load_tokens(&data, None)
+        .expect_err("must be refused")
+        .to_string();
+    assert!(text.contains("t.bin.json: it is not a regular file "), "{text}");
+}
+
+#[test]
+fn an_empty_path_is_named() {
+    for path in ["", "."] {
+        let text = unisono_data::text::read_text(Path::new(path))
+            .expect_err("must be refused")
+            .to_string();
+        assert!(text.ends_with(": it is a directory; name a file"), "{text}");
+        assert!(!text.contains("read :"), "{text}");
+    }
+}

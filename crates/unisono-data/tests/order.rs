@@ -154,7 +154,7 @@ fn too_little_data_is_refused_with_both_numbers() {
         ValidationBatches::new(counting(1), 8)
             .expect_err("must be refused")
             .to_string(),
-        "the validation data has 1 tokens, but at least 2 are needed: each token is predicted from those before it; use more text or a larger validation fraction"
+        "the text to predict has 1 token, but at least 2 are needed: each token is predicted from those before it; use a longer text"
     );
     let split = |len, fraction| {
         split(&counting(len), fraction)
@@ -192,4 +192,31 @@ fn absurd_numbers_are_refused_not_allocated() {
         .fill(usize::MAX, 2, &mut batch)
         .expect("rows past the end are empty");
     assert_eq!(batch.num_targets(), 0);
+}
+
+#[test]
+fn too_few_tokens_are_told_with_both_numbers() {
+    let tokens = |n: u32| Tokens::from_vec((0..n).collect(), 9, "memory").expect("valid ids");
+    for (had, text) in [
+        (0, "the text to predict has 0 tokens, but at least 2 are needed: "),
+        (1, "the text to predict has 1 token, but at least 2 are needed: "),
+    ] {
+        let error = ValidationBatches::new(tokens(had), 4).expect_err("too few").to_string();
+        assert!(error.starts_with(text), "{error}");
+        assert!(!error.contains("fraction") && !error.contains("training"), "{error}");
+    }
+    for (had, text) in [
+        (
+            1,
+            "has 1 token, but a sequence of 4 needs 5 (its targets lie one token further); use more text",
+        ),
+        (
+            4,
+            "has 4 tokens, but a sequence of 4 needs 5 (its targets lie one token further); use more text or a sequence length of \
+             at most 3",
+        ),
+    ] {
+        let error = Windows::new(tokens(had), 4).expect_err("too few").to_string();
+        assert_eq!(error, format!("the training data {text}"));
+    }
 }

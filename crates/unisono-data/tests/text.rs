@@ -31,11 +31,11 @@ fn a_text_from_another_system_gives_the_same_text() {
 fn text_errors_are_sentences() {
     assert_eq!(
         refused(b""),
-        "t.txt is empty; training needs at least a sequence and one token more"
+        "t.txt is empty: it has 0 tokens, and at least 2 are needed, since each is predicted from those before it"
     );
     assert_eq!(
         refused(b"\xef\xbb\xbf"),
-        "t.txt is empty; training needs at least a sequence and one token more"
+        "t.txt is empty: it has 0 tokens, and at least 2 are needed, since each is predicted from those before it"
     );
     assert_eq!(
         refused(b"ab\ncd\xe9f"),

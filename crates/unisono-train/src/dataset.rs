@@ -286,7 +286,7 @@ impl TextData {
                 (Some(tokenizer), tokens, "built-in corpus of stories".into())
             }
             (DataPath::Path(path), TokenizerType::Pretokenised) => {
-                (None, token_file::load_tokens(path, None)?, path.display().to_string())
+                (None, token_file::load_tokens(path, Some(vocab_size))?, path.display().to_string())
             }
             (DataPath::Path(path), TokenizerType::Byte) => {
                 let bytes = text::read_bytes(path)?;

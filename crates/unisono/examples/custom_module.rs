@@ -13,7 +13,7 @@ pub struct GatedMlp {
 
 impl GatedMlp {
     /// `hidden` features fall into `units` units: `tp` may cut them by any degree that divides those.
-    pub fn new(p: &mut Parameters, name: &str, width: usize, hidden: usize, units: usize) -> Result<Self, TensorError> {
+    pub fn new(p: &mut Parameters, name: &str, width: usize, hidden: usize, units: usize) -> Result<Self> {
         let linear = |p: &mut Parameters, what: &str| {
             ColumnParallelLinear::uniform(p, &format!("{name}.{what}"), width, hidden, units, false)
         };
@@ -25,7 +25,7 @@ impl GatedMlp {
     }
 
     /// [.., width] to [.., width].
-    pub fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let gate = self.gate.forward(x, Activation::None)?.silu()?;
         let up = self.up.forward(x, Activation::None)?;
         self.down.forward(&gate.mul(&up)?)
@@ -33,7 +33,7 @@ impl GatedMlp {
 }
 
 /// Output and gradients of one pass over a batch.
-pub fn pass(mesh: &str) -> Result<Vec<Vec<f32>>, TensorError> {
+pub fn pass(mesh: &str) -> Result<Vec<Vec<f32>>> {
     let device = MeshDevice::open(Mesh::parse(mesh)?, Options::default())?;
     device.set_seed(5);
     let mut table = Parameters::new(&device);
@@ -58,7 +58,7 @@ pub fn pass(mesh: &str) -> Result<Vec<Vec<f32>>, TensorError> {
 }
 
 #[allow(dead_code)]
-fn main() -> Result<(), TensorError> {
+fn main() -> Result<()> {
     let one = pass("dp=1")?;
     for mesh in ["tp=2", "tp=4", "dp=2,tp=2"] {
         assert_eq!(one, pass(mesh)?);

@@ -65,7 +65,7 @@ impl Op for Clamp {
 }
 
 /// Every element brought into `low..=high`.
-pub fn clamp(x: &Tensor, low: f32, high: f32) -> Result<Tensor, TensorError> {
+pub fn clamp(x: &Tensor, low: f32, high: f32) -> Result<Tensor> {
     let y = x.empty_like()?;
     let command = move |x: &Tensor, dy: Option<&Tensor>, to: &Tensor| Clamp {
         x: x.buffer(),
@@ -84,7 +84,7 @@ pub fn clamp(x: &Tensor, low: f32, high: f32) -> Result<Tensor, TensorError> {
 }
 
 /// The values of `clamp(x, -1, 1)²`, summed, and the gradient of `x`.
-pub fn pass(mesh: &str) -> Result<(f32, Vec<f32>), TensorError> {
+pub fn pass(mesh: &str) -> Result<(f32, Vec<f32>)> {
     let device = MeshDevice::open(Mesh::parse(mesh)?, Options::default())?;
     let x = device.batch(&[-3.0, -0.5, 0.25, 2.0], &[4, 1])?.requires_grad()?;
     let y = clamp(&x, -1.0, 1.0)?;
@@ -95,7 +95,7 @@ pub fn pass(mesh: &str) -> Result<(f32, Vec<f32>), TensorError> {
 }
 
 #[allow(dead_code)]
-fn main() -> Result<(), TensorError> {
+fn main() -> Result<()> {
     for mesh in ["dp=1", "dp=2", "dp=4"] {
         let (sum, gradient) = pass(mesh)?;
         println!("{mesh}: sum {sum}, gradient {gradient:?}");

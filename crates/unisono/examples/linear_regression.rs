@@ -11,7 +11,7 @@ const FEATURES: usize = 4;
 const LAW: [f32; FEATURES] = [1.0, -2.0, 0.5, 3.0];
 
 /// Trains for some steps; the losses, and the weights at the end.
-pub fn train(device: &MeshDevice, steps: u64) -> Result<(Vec<f32>, Vec<f32>), TensorError> {
+pub fn train(device: &MeshDevice, steps: u64) -> Result<(Vec<f32>, Vec<f32>)> {
     // Samples: x of small whole numbers, y = x · LAW + 1.
     let x: Vec<f32> = (0..SAMPLES * FEATURES)
         .map(|i| (i * i % 7) as f32 / 3.0 - 1.0)
@@ -55,7 +55,7 @@ pub fn train(device: &MeshDevice, steps: u64) -> Result<(Vec<f32>, Vec<f32>), Te
 }
 
 #[allow(dead_code)]
-fn main() -> Result<(), TensorError> {
+fn main() -> Result<()> {
     let (losses, weights) = train(&MeshDevice::one()?, 200)?;
     for (step, loss) in losses.iter().enumerate().step_by(20) {
         println!("step {step:3}  loss {loss:.6}");

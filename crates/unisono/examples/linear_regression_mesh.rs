@@ -9,7 +9,7 @@ const INPUTS: usize = 6;
 const OUTPUTS: usize = 4;
 
 /// Trains for some steps on a mesh like `dp=2,tp=2`, or on one device for the empty word; the losses.
-pub fn train(mesh: &str, steps: u64) -> Result<Vec<f32>, TensorError> {
+pub fn train(mesh: &str, steps: u64) -> Result<Vec<f32>> {
     let mesh = if mesh.is_empty() {
         Mesh::one()
     } else {
@@ -58,7 +58,7 @@ pub fn train(mesh: &str, steps: u64) -> Result<Vec<f32>, TensorError> {
 }
 
 #[allow(dead_code)]
-fn main() -> Result<(), TensorError> {
+fn main() -> Result<()> {
     let one = train("", 100)?;
     let four = train("dp=2,tp=2", 100)?;
     println!("last loss on one device      {} ({:08x})", one[99], one[99].to_bits());

@@ -8,7 +8,7 @@ const SAMPLES: usize = 48;
 const INPUTS: usize = 8;
 
 /// Trains for some steps on a mesh like `dp=2`, `tp=4` or `dp=2,tp=2`; the losses.
-pub fn train(mesh: &str, steps: u64) -> Result<Vec<f32>, TensorError> {
+pub fn train(mesh: &str, steps: u64) -> Result<Vec<f32>> {
     let device = MeshDevice::open(Mesh::parse(mesh)?, Options::default())?;
     device.set_seed(3);
     let x: Vec<f32> = (0..SAMPLES * INPUTS).map(|i| (i * i % 17) as f32 / 8.0 - 1.0).collect();
@@ -55,7 +55,7 @@ pub fn train(mesh: &str, steps: u64) -> Result<Vec<f32>, TensorError> {
 }
 
 #[allow(dead_code)]
-fn main() -> Result<(), TensorError> {
+fn main() -> Result<()> {
     let mut first: Option<Vec<f32>> = None;
     for mesh in ["dp=1", "dp=2", "tp=4", "dp=2,tp=2"] {
         let losses = train(mesh, 200)?;

@@ -19,7 +19,7 @@ struct NextLetter {
 }
 
 impl NextLetter {
-    fn new(device: &MeshDevice, vocabulary: usize) -> Result<Self, TensorError> {
+    fn new(device: &MeshDevice, vocabulary: usize) -> Result<Self> {
         let p = &mut Parameters::new(device);
         let letters = Embedding::new(p, "letters", vocabulary, WIDTH, 1)?;
         let hidden = Linear::new(p, "hidden", CONTEXT * WIDTH, 64, true)?;
@@ -34,7 +34,7 @@ impl NextLetter {
         })
     }
 
-    fn loss(&self, contexts: &Tensor, next: &Tensor) -> Result<Tensor, TensorError> {
+    fn loss(&self, contexts: &Tensor, next: &Tensor) -> Result<Tensor> {
         let letters = self.letters.forward(contexts)?; // [batch, context, width]
         let batch = letters.local_shape()[0];
         let flat = letters.reshape(&[batch, CONTEXT * WIDTH])?;

@@ -5,13 +5,13 @@
 //!
 //! | crate | question it answers |
 //! |---|---|
-//! | [`unisono_mesh`] | *where*: shapes, named axes, placements |
-//! | [`unisono_kernels`] | *how fast*: kernels in the canonical order, instruction sets |
-//! | [`unisono_runtime`] | *when*: devices, commands, workers, collectives, memory |
-//! | [`unisono_tensor`] | *what*: tensors with placements, gradients |
-//! | [`unisono_nn`] | modules, models, optimizers, schedules |
-//! | [`unisono_data`] | text in, token batches out; weight files |
-//! | [`unisono_train`] | configuration, plan, training, checkpoints, generation |
+//! | [`mesh`] | *where*: shapes, named axes, placements |
+//! | [`kernels`] | *how fast*: kernels in the canonical order, instruction sets |
+//! | [`runtime`] | *when*: devices, commands, workers, collectives, memory |
+//! | [`tensor`] | *what*: tensors with placements, gradients |
+//! | [`nn`] | modules, models, optimizers, schedules |
+//! | [`data`] | text in, token batches out; weight files |
+//! | [`train`] | configuration, plan, training, checkpoints, generation |
 //!
 //! A step of linear regression, data parallel over two devices; on one device, or on any other mesh, it gives the same bits:
 //!
@@ -30,11 +30,17 @@
 //! let weights: Vec<&Tensor> = parameters.iter().map(|p| &p.tensor).collect();
 //! sync_gradients(&weights)?;
 //! assert!(weights[0].grad()?.is_some());
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # Ok::<(), TensorError>(())
 //! ```
 //!
 //! The folder `examples` holds whole programs, from linear regression to a GPT; each runs as a test.
 
-pub use {unisono_data, unisono_kernels, unisono_mesh, unisono_nn, unisono_runtime, unisono_tensor, unisono_train};
+pub use unisono_data as data;
+pub use unisono_kernels as kernels;
+pub use unisono_mesh as mesh;
+pub use unisono_nn as nn;
+pub use unisono_runtime as runtime;
+pub use unisono_tensor as tensor;
+pub use unisono_train as train;
 
 pub mod prelude;

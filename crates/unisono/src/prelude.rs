@@ -1,5 +1,8 @@
 //! What programs need most: `use unisono::prelude::*;`.
 
+/// A result whose error is that of tensors unless another one is named.
+pub type Result<T, E = TensorError> = std::result::Result<T, E>;
+
 // Devices and tensors.
 pub use unisono_tensor::{
     Backend, Dtype, Mesh, MeshDevice, Options, Placement, ReduceType, Rows, Tensor, TensorError, sync_gradients,

@@ -1,10 +1,10 @@
 //! Memory-mapped ids: plain `.bin` files with a JSON sidecar, and Megatron-LM's `.bin` with `.idx`.
 
+use crate::files::{open_regular, read_regular};
 use crate::tokens::Width;
 use crate::{DataError, Tokens, atomic_write};
 use memmap2::Mmap;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -40,18 +40,14 @@ pub fn write_tokens(path: &Path, tokens: &Tokens) -> Result<(), DataError> {
 }
 
 /// Loads a `.bin` file by the file beside it.
-pub(super) fn load(path: &Path, vocab_size: Option<usize>) -> Result<Tokens, DataError> {
+pub(super) fn load(path: &Path, fallback_vocab: Option<usize>) -> Result<Tokens, DataError> {
     let place = path.display().to_string();
     let problem = |problem: String| DataError::TokenFile {
         path: place.clone(),
         problem,
     };
-    let file = File::open(path).map_err(|error| DataError::read(path, &error))?;
-    let metadata = file.metadata().map_err(|error| DataError::read(path, &error))?;
-    if metadata.is_dir() {
-        return Err(DataError::read(path, &std::io::ErrorKind::IsADirectory.into()));
-    }
-    let bytes = metadata.len();
+    let file = open_regular(path)?;
+    let bytes = file.metadata().map_err(|error| DataError::read(path, &error))?.len();
     let (width, stated) = describe(path, bytes)?;
     if bytes == 0 {
         return Err(problem("it is empty".to_string()));
@@ -66,11 +62,12 @@ pub(super) fn load(path: &Path, vocab_size: Option<usize>) -> Result<Tokens, Dat
     // process that changes the file changes the ids read (they are data, not indices into memory here: consumers check
     // their own bounds); one that truncates it can end this process by a signal, as with any map of a file.
     let map = unsafe { Mmap::map(&file) }.map_err(|error| DataError::read(path, &error))?;
-    let vocab_size = match (stated, vocab_size) {
-        (Some(stated), Some(given)) => Some(stated.min(given)),
-        (stated, given) => stated.or(given),
-    };
-    Tokens::mapped(map, width, vocab_size, &place)
+    Tokens::mapped(
+        map,
+        width,
+        stated.or(fallback_vocab),
+        &super::place(path, stated, fallback_vocab),
+    )
 }
 
 /// Width and stated vocabulary, from the file beside.
@@ -82,8 +79,8 @@ fn describe(path: &Path, bytes: u64) -> Result<(Width, Option<usize>), DataError
             path: sidecar.display().to_string(),
             problem,
         };
-        let json = fs::read_to_string(&sidecar).map_err(|error| DataError::read(&sidecar, &error))?;
-        let read: Sidecar = serde_json::from_str(&json).map_err(|error| {
+        let json = read_regular(&sidecar)?;
+        let read: Sidecar = serde_json::from_slice(&json).map_err(|error| {
             problem(format!(
                 "{error}; expected for example {{\"dtype\": \"u16\", \"vocab_size\": 50257}}"
             ))
@@ -120,7 +117,7 @@ fn megatron(index: &Path, bytes: u64) -> Result<Width, DataError> {
         path: index.display().to_string(),
         problem,
     };
-    let content = fs::read(index).map_err(|error| DataError::read(index, &error))?;
+    let content = read_regular(index)?;
     let Some((head, lengths)) = content.split_at_checked(HEAD) else {
         return Err(problem(format!(
             "its {} bytes are fewer than the {HEAD} of an index's head",
