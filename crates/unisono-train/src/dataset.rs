@@ -285,9 +285,11 @@ impl TextData {
                 let (tokenizer, tokens) = tokenise(kind, &text, "the built-in corpus")?;
                 (Some(tokenizer), tokens, "built-in corpus of stories".into())
             }
-            (DataPath::Path(path), TokenizerType::Pretokenised) => {
-                (None, token_file::load_tokens(path, Some(vocab_size))?, path.display().to_string())
-            }
+            (DataPath::Path(path), TokenizerType::Pretokenised) => (
+                None,
+                token_file::load_tokens(path, Some(vocab_size))?,
+                path.display().to_string(),
+            ),
             (DataPath::Path(path), TokenizerType::Byte) => {
                 let bytes = text::read_bytes(path)?;
                 let ids = bytes.iter().map(|byte| u32::from(*byte)).collect();

@@ -132,7 +132,7 @@ fn data_that_cannot_be_trained_on_is_refused() {
     let s = Sandbox::new();
     for (text, words) in [
         ("", "is empty"),
-        ("a", "has 1 tokens, but a sequence of 16 needs 17"),
+        ("a", "has 1 token, but a sequence of 16 needs 17"),
         ("abcdefghijklmnop", "a sequence of 16 needs 17"),
     ] {
         s.write("text.txt", text);
