@@ -141,12 +141,15 @@ impl Report<'_> {
     }
 
     fn words(&self) -> Vec<String> {
-        let share = self.phase("communication") / self.training_seconds();
+        // Of the time that the workers worked: what other processes take says nothing about the run.
+        let phases = self.summary.phases.iter().filter(|(name, _)| !ASIDE.contains(name));
+        let busy: f64 = phases.map(|(_, seconds)| seconds).sum();
+        let share = self.phase("communication") / busy.max(1e-9);
         let mut words = Vec::new();
         if share > MUCH {
             let tensor_parallel = self.plan.mesh.axis_size("tp") > 1;
             words.push(format!(
-                "communication takes {:.0} % of the time: {}",
+                "communication takes {:.0} % of the workers' time: {}",
                 100.0 * share,
                 match tensor_parallel {
                     true =>
