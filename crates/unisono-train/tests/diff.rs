@@ -217,8 +217,15 @@ fn half_lines_repeated_steps_and_missing_files_are_said() {
 
     std::fs::remove_file(&path).expect("it is removed");
     let mut report = compare(&here.join("a"), &here.join("b")).expect("there are checkpoints still");
+    assert!(!report.identical(), "{report}");
+    let verdict =
+        "Metrics: no common step.\nCheckpoints: all 84 tensors (parameters and optimizer state) of step 2 are equal.\n";
+    assert!(report.to_string().contains(verdict), "{report}");
     assert!(
-        report.identical() && report.to_string().contains("Metrics: no common step."),
+        report.to_string().ends_with(
+            "\nEqual in what could be compared: the tensors of step 2; missing: a common step of the metrics (A has metrics of steps 1 \
+             to 3, B has no metrics).\n"
+        ),
         "{report}"
     );
     report.answers.push(Answers {
@@ -247,6 +254,13 @@ fn half_lines_repeated_steps_and_missing_files_are_said() {
         error.ends_with("holds no run: it has no config.yaml; name the directory that `unisono train --out` made"),
         "{error}"
     );
+    let file = here.join("a/config.yaml");
+    let error = compare(&here.join("a"), &file).expect_err("it is a file").to_string();
+    assert_eq!(
+        error.replace(&here.display().to_string(), "HERE"),
+        "HERE/a/config.yaml holds no run: it is a file, and a run is a directory with config.yaml, metrics.jsonl and checkpoints; \
+         name the directory that `unisono train --out` made"
+    );
 }
 
 #[test]
@@ -267,4 +281,125 @@ fn a_damaged_checkpoint_is_an_error() {
         error.contains("step-00000002/model.safetensors is damaged: "),
         "{error}"
     );
+    assert!(!error.contains("--resume"), "{error}");
+}
+
+#[test]
+fn a_damaged_manifest_offers_the_older_checkpoint() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let here = directory.path();
+    train(&here.join("a"), &[], 1, 4, &nothing);
+    train(&here.join("b"), &[], 1, 4, &nothing);
+    let newest = here.join("b/checkpoints/step-00000004");
+    let path = newest.join("manifest.json");
+    let mut bytes = std::fs::read(&path).expect("it is there");
+    let last = bytes.len() - 3;
+    bytes[last] ^= 1;
+    std::fs::write(&path, bytes).expect("it is written");
+    let error = compare(&here.join("a"), &here.join("b"))
+        .expect_err("it is damaged")
+        .to_string()
+        .replace(&here.display().to_string(), "HERE");
+    assert!(
+        error.starts_with("HERE/b/checkpoints/step-00000004/manifest.json is damaged: "),
+        "{error}"
+    );
+    assert!(
+        error.ends_with(
+            "; the checkpoint before it, HERE/b/checkpoints/step-00000002, is good: move the directory \
+             HERE/b/checkpoints/step-00000004 out of the run to compare what is left"
+        ),
+        "{error}"
+    );
+    // What it advises works.
+    std::fs::rename(&newest, here.join("elsewhere")).expect("it is moved");
+    assert!(
+        compare(&here.join("a"), &here.join("b"))
+            .expect("they are compared")
+            .identical()
+    );
+}
+
+/// Writes a run of metrics only, of these steps.
+fn metrics_only(directory: &Path, steps: &[u64], config: &RunConfig) {
+    std::fs::create_dir_all(directory).expect("it is made");
+    std::fs::write(directory.join("config.yaml"), to_yaml(config)).expect("it is written");
+    let lines: String = steps.iter().map(|step| line(*step, (2.5, 1.0), SEQUENCES)).collect();
+    std::fs::write(directory.join("metrics.jsonl"), lines).expect("it is written");
+}
+
+/// The verdict claims no more than was compared.
+#[test]
+fn gaps_and_other_keys_are_not_called_identical() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let here = directory.path();
+    let steps: Vec<u64> = (1..=20).collect();
+    let gappy: Vec<u64> = steps.iter().copied().filter(|step| !(4..=11).contains(step)).collect();
+    let mut other = config(&[], 1);
+    other.training.seed += 1;
+    metrics_only(&here.join("whole"), &steps, &config(&[], 1));
+    metrics_only(&here.join("gappy"), &gappy, &config(&[], 1));
+    metrics_only(&here.join("other"), &steps, &other);
+    metrics_only(&here.join("empty"), &[], &other);
+    let of = |a: &str, b: &str| compare(&here.join(a), &here.join(b)).map_err(|error| error.to_string());
+    let verdict = |a: &str, b: &str| {
+        let report = of(a, b).expect("they are compared");
+        (
+            report.identical(),
+            report.to_string().lines().last().map(str::to_string),
+        )
+    };
+    for (a, b, identical, text) in [
+        (
+            "whole",
+            "whole",
+            true,
+            "Identical, bit by bit, in their metrics; no tensors were compared.",
+        ),
+        (
+            "gappy",
+            "whole",
+            false,
+            "Equal in what could be compared: the metrics of 12 common steps (1 to 20); missing: the metrics of steps 4 to 11 in A.",
+        ),
+        (
+            "whole",
+            "gappy",
+            false,
+            "Equal in what could be compared: the metrics of 12 common steps (1 to 20); missing: the metrics of steps 4 to 11 in B.",
+        ),
+        (
+            "whole",
+            "other",
+            false,
+            "Equal in what could be compared: the metrics of 20 common steps (1 to 20); missing: checkpoints of one step, to see \
+             whether training_config.seed made a difference.",
+        ),
+    ] {
+        assert_eq!(verdict(a, b), (identical, Some(text.to_string())));
+    }
+    assert_eq!(
+        of("whole", "empty").expect_err("nothing to compare"),
+        "there is nothing to compare: A has metrics of steps 1 to 20 and no checkpoints, and B has no metrics and no checkpoints (and \
+         their configurations differ in training_config.seed); train one of them until they share a step"
+    );
+    let whole = serde_json::to_value(of("gappy", "whole").expect("they are compared")).expect("it is data");
+    assert_eq!(whole["metrics"]["missing_in_a"], serde_json::json!([[4, 11]]));
+}
+
+/// Another seed, yet the same bits: that is said, and the key is named.
+#[test]
+fn identical_runs_of_other_keys_name_the_keys() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let here = directory.path();
+    for name in ["a", "b"] {
+        train(&here.join(name), &[], 1, 2, &nothing);
+    }
+    let mut other = config(&[], 1);
+    other.training.seed += 1;
+    std::fs::write(here.join("b/config.yaml"), to_yaml(&other)).expect("it is written");
+    let report = compare(&here.join("a"), &here.join("b")).expect("they are compared");
+    assert!(report.identical());
+    let text = "\nIdentical, bit by bit, though keys that change the result differ (training_config.seed).\n";
+    assert!(report.to_string().ends_with(text), "{report}");
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use unisono_data::DataError;
+use unisono_data::files::open_regular;
 
 /// What of a line does not depend on time and machine. A number that is none (NaN) reads as absent.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
@@ -31,6 +32,11 @@ pub struct MetricsComparison {
     pub first: Option<MetricDifference>,
     /// Steps that differ in anything.
     pub differing: u64,
+    /// Steps that the first run's metrics lack between the first and the last step that both could have, as spans from
+    /// a step to a step.
+    pub missing_in_a: Vec<(u64, u64)>,
+    /// Steps that the second's lack there.
+    pub missing_in_b: Vec<(u64, u64)>,
 }
 
 /// A quantity of a step that is not the same.
@@ -58,7 +64,7 @@ pub(super) fn read(path: &Path) -> Result<(BTreeMap<u64, Line>, Vec<String>)> {
         notes.push(format!("{} is not there", path.display()));
         return Ok((lines, notes));
     }
-    let mut reader = BufReader::new(std::fs::File::open(path).map_err(failed)?);
+    let mut reader = BufReader::new(open_regular(path)?);
     let (mut text, mut number, mut bad) = (Vec::new(), 0u64, Vec::new());
     loop {
         text.clear();
@@ -99,7 +105,58 @@ pub(super) fn compare(a: &BTreeMap<u64, Line>, b: &BTreeMap<u64, Line>) -> Metri
             comparison.first.get_or_insert(difference);
         }
     }
+    if let (Some(a_range), Some(b_range)) = (range(a), range(b)) {
+        let common = (a_range.0.max(b_range.0), a_range.1.min(b_range.1));
+        comparison.missing_in_a = gaps(a, common);
+        comparison.missing_in_b = gaps(b, common);
+    }
     comparison
+}
+
+/// The first and the last step.
+fn range(lines: &BTreeMap<u64, Line>) -> Option<(u64, u64)> {
+    Some((*lines.first_key_value()?.0, *lines.last_key_value()?.0))
+}
+
+/// The steps from one to another that are not there, as spans.
+fn gaps(lines: &BTreeMap<u64, Line>, (from, to): (u64, u64)) -> Vec<(u64, u64)> {
+    let mut gaps = Vec::new();
+    if from > to {
+        return gaps;
+    }
+    let mut next = from;
+    for step in lines.range(from..=to).map(|(step, _)| *step) {
+        if step > next {
+            gaps.push((next, step - 1));
+        }
+        next = step.saturating_add(1);
+    }
+    // After the very last step there is none, and `next` stays on it.
+    if next <= to && !lines.contains_key(&to) {
+        gaps.push((next, to));
+    }
+    gaps
+}
+
+/// `step 3`, `steps 3 to 5`, `steps 3, 5 to 8`; the first three spans, and how many more there are.
+pub(super) fn spans(spans: &[(u64, u64)]) -> String {
+    let shown: Vec<String> = spans
+        .iter()
+        .take(3)
+        .map(|(from, to)| match from == to {
+            true => from.to_string(),
+            false => format!("{from} to {to}"),
+        })
+        .collect();
+    let more = match spans.len().saturating_sub(3) {
+        0 => String::new(),
+        more => format!(" and {more} more such spans"),
+    };
+    let word = match spans {
+        [(from, to)] if from == to => "step",
+        _ => "steps",
+    };
+    format!("{word} {}{more}", shown.join(", "))
 }
 
 fn first_difference(a: &Line, b: &Line) -> Option<MetricDifference> {
@@ -122,4 +179,49 @@ fn first_difference(a: &Line, b: &Line) -> Option<MetricDifference> {
         .or_else(|| of("loss", single(a.loss), single(b.loss)))
         .or_else(|| of("grad_norm", single(a.grad_norm), single(b.grad_norm)))
         .or_else(|| of("lr", double(a.lr), double(b.lr)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(steps: &[u64]) -> BTreeMap<u64, Line> {
+        let line = |step: u64| Line {
+            step,
+            loss: Some(1.0),
+            lr: None,
+            grad_norm: None,
+            sequences: step,
+            tokens: step,
+        };
+        steps.iter().map(|step| (*step, line(*step))).collect()
+    }
+
+    #[test]
+    fn gaps_are_found_at_both_ends_and_without_counting_through_them() {
+        for (a, b, in_a, in_b) in [
+            (&[1, 2, 3, 4][..], &[1, 2, 3, 4, 5, 6][..], &[][..], &[][..]),
+            (&[1, 2, 6], &[1, 2, 3, 4, 5, 6], &[(3, 5)], &[]),
+            (&[1, 9], &[3, 5], &[(3, 5)], &[(4, 4)]),
+            (
+                &[1, u64::MAX],
+                &[1, u64::MAX],
+                &[(2, u64::MAX - 1)],
+                &[(2, u64::MAX - 1)],
+            ),
+            (&[1, 2], &[5, 6], &[], &[]),
+            (&[], &[5, 6], &[], &[]),
+        ] {
+            let comparison = compare(&lines(a), &lines(b));
+            assert_eq!(
+                (&comparison.missing_in_a[..], &comparison.missing_in_b[..]),
+                (in_a, in_b)
+            );
+        }
+        assert_eq!(spans(&[(3, 3)]), "step 3");
+        assert_eq!(
+            spans(&[(3, 5), (7, 7), (9, 9), (11, 11)]),
+            "steps 3 to 5, 7, 9 and 1 more such spans"
+        );
+    }
 }

@@ -70,6 +70,8 @@ pub struct Report {
     pub checkpoints: CheckpointComparison,
     /// For runs of another effective batch: the losses by sequences seen, and the learning rate that suits.
     pub batches: Option<BatchComparison>,
+    /// What could not be compared although it belongs to the comparison; with anything here the runs are not called identical.
+    pub missing: Vec<String>,
     /// What else there is to say, in sentences.
     pub notes: Vec<String>,
     /// Both runs' answers to prompts, where the caller asked for them.
@@ -77,7 +79,9 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether all that was compared is equal bit by bit. Runs of another effective batch are not.
+    /// Whether the runs are equal bit by bit: at least one step's metrics were compared and no step within the range of both is
+    /// missing, the checkpoints of all common steps were compared, and all is equal. Where keys that change the result differ, tensors
+    /// must have been compared too. Runs of another effective batch are not identical.
     pub fn identical(&self) -> bool {
         self.identical
     }
@@ -125,19 +129,62 @@ pub fn compare(run_a: &Path, run_b: &Path) -> Result<Report> {
         return Err(DiffError::NothingInCommon {
             a: a.describe(),
             b: b.describe(),
+            result_keys: result_keys(&keys),
         });
     }
+    let missing = match batches {
+        Some(_) => Vec::new(),
+        None => missing(&a, &b, &keys, &metrics, &checkpoints),
+    };
     Ok(Report {
-        identical: compared && metrics.first.is_none() && checkpoints.first.is_none(),
+        identical: compared && missing.is_empty() && metrics.first.is_none() && checkpoints.first.is_none(),
         a: a.side(),
         b: b.side(),
         keys,
         metrics,
         checkpoints,
         batches,
+        missing,
         notes,
         answers: Vec::new(),
     })
+}
+
+/// What stands between equal data and identical runs, as clauses.
+fn missing(
+    a: &RunDirectory,
+    b: &RunDirectory,
+    keys: &[KeyDifference],
+    metrics: &MetricsComparison,
+    checkpoints: &CheckpointComparison,
+) -> Vec<String> {
+    let mut missing = Vec::new();
+    if metrics.steps == 0 {
+        missing.push(format!(
+            "a common step of the metrics (A has {}, B has {})",
+            a.describe_metrics(),
+            b.describe_metrics()
+        ));
+    }
+    for (gaps, name) in [(&metrics.missing_in_a, "A"), (&metrics.missing_in_b, "B")] {
+        if !gaps.is_empty() {
+            missing.push(format!("the metrics of {} in {name}", metrics::spans(gaps)));
+        }
+    }
+    let result_keys = result_keys(keys);
+    if checkpoints.steps.is_empty() && !result_keys.is_empty() {
+        missing.push(format!(
+            "checkpoints of one step, to see whether {} made a difference",
+            result_keys.join(", ")
+        ));
+    }
+    missing
+}
+
+/// The keys that change the result.
+fn result_keys(keys: &[KeyDifference]) -> Vec<&'static str> {
+    let of_result = keys.iter().filter(|key| key.role == Role::Result);
+    of_result.map(|key| key.key).collect()
 }
 
 /// Sequences of an optimizer step.

@@ -1,8 +1,8 @@
 //! A run's directory, as a comparison sees it.
 
-use super::metrics::{self, Line};
+use super::metrics::{self, Line, spans};
 use super::{DiffError, Result, Side, effective_batch};
-use crate::checkpoint::{Checkpoints, Found, Manifest};
+use crate::checkpoint::{Checkpoints, Found, Manifest, load};
 use crate::config::{Environment, RunConfig, load_saved};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,10 @@ impl RunDirectory {
             problem: problem.to_string(),
         };
         if !path.is_dir() {
-            return Err(not_a_run("there is no such directory"));
+            return Err(not_a_run(match path.exists() {
+                true => "it is a file, and a run is a directory with config.yaml, metrics.jsonl and checkpoints",
+                false => "there is no such directory",
+            }));
         }
         let file = path.join("config.yaml");
         if !file.is_file() {
@@ -38,7 +41,11 @@ impl RunDirectory {
         let listing = Checkpoints::new(path.join(&config.training.checkpoint_dir)).find()?;
         notes.extend(listing.ignored);
         let manifest = match listing.complete.first() {
-            Some(found) => Some(Manifest::read_from(&found.path)?),
+            // Loading it knows which older checkpoint is good.
+            Some(found) => match Manifest::read_from(&found.path) {
+                Ok(manifest) => Some(manifest),
+                Err(error) => return Err(load(&found.path).err().unwrap_or(error).into()),
+            },
             None => None,
         };
         let mut checkpoints = listing.complete;
@@ -76,13 +83,17 @@ impl RunDirectory {
         }
     }
 
+    /// `metrics of steps 1 to 30`.
+    pub fn describe_metrics(&self) -> String {
+        match (self.metrics.first_key_value(), self.metrics.last_key_value()) {
+            (Some((first, _)), Some((last, _))) => format!("metrics of {}", spans(&[(*first, *last)])),
+            _ => "no metrics".to_string(),
+        }
+    }
+
     /// `metrics of steps 1 to 30 and checkpoints of steps 10, 20`.
     pub fn describe(&self) -> String {
-        let metrics = match (self.metrics.first_key_value(), self.metrics.last_key_value()) {
-            (Some((first, _)), Some((last, _))) if first == last => format!("metrics of step {first}"),
-            (Some((first, _)), Some((last, _))) => format!("metrics of steps {first} to {last}"),
-            _ => "no metrics".to_string(),
-        };
+        let metrics = self.describe_metrics();
         match self.checkpoints.as_slice() {
             [] => format!("{metrics} and no checkpoints"),
             [only] => format!("{metrics} and a checkpoint of step {}", only.step),

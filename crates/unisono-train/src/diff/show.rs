@@ -2,6 +2,7 @@
 
 use super::{
     BatchComparison, CheckpointComparison, KeyDifference, MetricsComparison, Report, Role, Side, TensorDifference,
+    result_keys,
 };
 use crate::checkpoint::three;
 use crate::config::two_digits;
@@ -29,12 +30,49 @@ impl Display for Report {
                 false => writeln!(f, "  A: {:?}\n  B: {:?}", answer.a, answer.b)?,
             }
         }
-        let verdict = match (self.identical, &self.batches) {
-            (true, _) => "Identical, bit by bit.",
-            (false, None) => "Different.",
-            (false, Some(_)) => "Different by their batches.",
-        };
-        writeln!(f, "{verdict}")
+        writeln!(f, "{}", verdict(self))
+    }
+}
+
+/// The last line, which claims no more than was compared.
+fn verdict(report: &Report) -> String {
+    let tensors = !report.checkpoints.steps.is_empty();
+    if report.batches.is_some() {
+        return "Different by their batches.".to_string();
+    }
+    if report.metrics.first.is_some() || report.checkpoints.first.is_some() {
+        return "Different.".to_string();
+    }
+    if !report.identical {
+        let MetricsComparison { steps, from, to, .. } = report.metrics;
+        let mut compared = Vec::new();
+        if steps > 0 {
+            compared.push(format!("the metrics of {}", common_steps(steps, from, to)));
+        }
+        if tensors {
+            compared.push(format!("the tensors of {}", of_steps(&report.checkpoints.steps)));
+        }
+        return format!(
+            "Equal in what could be compared: {}; missing: {}.",
+            compared.join(" and "),
+            report.missing.join("; ")
+        );
+    }
+    let keys = match result_keys(&report.keys) {
+        keys if keys.is_empty() => String::new(),
+        keys => format!(", though keys that change the result differ ({})", keys.join(", ")),
+    };
+    match tensors {
+        true => format!("Identical, bit by bit{keys}."),
+        false => format!("Identical, bit by bit, in their metrics{keys}; no tensors were compared."),
+    }
+}
+
+/// `the one common step (3)`, `4 common steps (1 to 4)`.
+fn common_steps(steps: u64, from: u64, to: u64) -> String {
+    match steps {
+        1 => format!("the one common step ({from})"),
+        _ => format!("{steps} common steps ({from} to {to})"),
     }
 }
 
@@ -84,10 +122,7 @@ fn keys(f: &mut Formatter<'_>, keys: &[KeyDifference]) -> fmt::Result {
 
 fn metrics(f: &mut Formatter<'_>, metrics: &MetricsComparison) -> fmt::Result {
     let MetricsComparison { steps, from, to, .. } = metrics;
-    let common = match steps {
-        1 => format!("the one common step ({from})"),
-        _ => format!("{steps} common steps ({from} to {to})"),
-    };
+    let common = common_steps(*steps, *from, *to);
     match &metrics.first {
         None if *steps == 0 => writeln!(f, "Metrics: no common step."),
         None => writeln!(
