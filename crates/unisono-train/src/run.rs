@@ -13,6 +13,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use unisono_data::atomic_write;
+use unisono_data::files::remove_temporaries;
 use unisono_tensor::{MeshDevice, Phase};
 
 /// A run that is ready to train.
@@ -133,6 +134,8 @@ impl Run {
             )));
         }
         checkpoints.clean()?;
+        // A process that was killed may have left half a file beside the checkpoints too.
+        remove_temporaries(directory)?;
         let removed = checkpoints.rewind(state.step)?;
         if !removed.is_empty() {
             let names: Vec<String> = removed.iter().map(|path| path.display().to_string()).collect();
