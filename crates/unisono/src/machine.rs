@@ -111,6 +111,19 @@ pub fn process_peak() -> Option<u64> {
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }
 
+/// Seconds that this process has run, over all its threads; waits for a core do not count. `None` where it is not known.
+#[cfg(unix)]
+pub fn cpu_seconds() -> Option<f64> {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Some(time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9)
+}
+
+/// Not known on this system.
+#[cfg(not(unix))]
+pub fn cpu_seconds() -> Option<f64> {
+    None
+}
+
 /// Watches what other processes take of the processors, from its making to [`LoadProbe::others`].
 pub struct LoadProbe {
     start: Instant,

@@ -1,12 +1,14 @@
 //! `unisono bench`: how fast the kernels are at training shapes, against the multiply-add peak of the same moment.
 //!
 //! Each repetition throws the operands out of the caches, issues the kernel's commands as a training step does, and waits for
-//! their end; the peak is measured before and after it. Shown are medians.
+//! their end; the peak is measured before and after it. Shown are medians: by the clock, and the share of the peak by the CPU
+//! time of all threads as well, which other programs on the machine disturb less.
 
 use super::DONE;
 use crate::cli::BenchArgs;
 use crate::context::Context;
 use crate::exit::Failure;
+use crate::machine;
 use crate::output::numbers::counted;
 use serde::Serialize;
 use serde_json::json;
@@ -55,6 +57,8 @@ struct Row {
     gbytes_per_s: f64,
     peak_gflops: f64,
     share_of_peak: f64,
+    /// The same, in the time that the threads had a core (or spun for work).
+    share_by_cpu_time: f64,
     /// Whether its arithmetic, not its memory, limits it.
     arithmetic: bool,
 }
@@ -128,8 +132,9 @@ fn describe(row: &Row) -> String {
     );
     let share = match row.arithmetic {
         true => format!(
-            "  {:5.1} % of the peak, {:.0} GFLOP/s",
+            "  {:5.1} % of the peak ({:5.1} % by CPU time), {:.0} GFLOP/s",
             100.0 * row.share_of_peak,
+            100.0 * row.share_by_cpu_time,
             row.peak_gflops
         ),
         false => String::new(),
@@ -154,17 +159,22 @@ fn measure(
     (kernel.issue)()?;
     runtime.sync()?;
     let work = runtime.report().total();
-    let (mut seconds, mut peaks, mut shares) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut seconds, mut peaks) = (Vec::new(), Vec::new());
+    let (mut shares, mut by_cpu) = (Vec::new(), Vec::new());
     for _ in 0..repetitions {
         clear()?;
         runtime.sync()?;
         let before = fma_peak(isa, threads, PEAK_SECONDS);
-        let start = Instant::now();
+        let (start, cpu) = (Instant::now(), machine::cpu_seconds());
         (kernel.issue)()?;
         runtime.sync()?;
         let passed = start.elapsed().as_secs_f64().max(1e-9);
+        let cpu = cpu
+            .zip(machine::cpu_seconds())
+            .map_or(passed, |(from, to)| (to - from) / threads as f64);
         let peak = before.max(fma_peak(isa, threads, PEAK_SECONDS));
         shares.push(work.flops as f64 / passed / 1e9 / peak);
+        by_cpu.push(work.flops as f64 / cpu.max(1e-9) / 1e9 / peak);
         seconds.push(passed);
         peaks.push(peak);
     }
@@ -177,6 +187,7 @@ fn measure(
         gbytes_per_s: work.bytes as f64 / seconds / 1e9,
         peak_gflops: median(peaks),
         share_of_peak: median(shares),
+        share_by_cpu_time: median(by_cpu),
         arithmetic: work.flops as f64 > ARITHMETIC * work.bytes as f64,
     })
 }
