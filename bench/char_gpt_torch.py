@@ -1,6 +1,6 @@
 """One training step of the character GPT (10.8 M parameters, 12 x 256 tokens, f32) in PyTorch eager, for comparison with
 
-    unisono train -c configs/char-gpt-10m.yaml --out /tmp/char-10m --fresh
+    unisono train -c configs/bench-char-10m.yaml --out /tmp/char-10m --fresh
 
 usage: python bench/char_gpt_torch.py [THREADS] [SECONDS]
 PyTorch is the fairer opponent when freed memory is kept: MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184.

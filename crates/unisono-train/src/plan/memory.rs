@@ -186,8 +186,8 @@ pub(super) fn memory_problem(
 /// Bytes as MiB for people.
 pub fn mebibytes(bytes: u64) -> String {
     let mib = bytes as f64 / (1 << 20) as f64;
-    if mib < 10.0 {
-        format!("{mib:.1} MiB")
+    if mib < 1000.0 {
+        format!("{mib:.2} MiB")
     } else {
         format!("{mib:.0} MiB")
     }

@@ -239,8 +239,9 @@ fn check_batch(batch: &BatchPlan, problem: &mut dyn FnMut(&str, String)) {
         );
     } else if !batch_size.is_multiple_of(dp) {
         let below = batch_size / dp * dp;
-        let fitting: Vec<String> = (1..=dp)
+        let fitting: Vec<String> = (1..=batch_size)
             .filter(|d| batch_size.is_multiple_of(*d))
+            .take(12)
             .map(|d| d.to_string())
             .collect();
         problem(
