@@ -12,8 +12,7 @@ use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use unisono_data::atomic_write;
-use unisono_data::files::remove_temporaries;
+use unisono_data::files::{atomic_write, remove_temporaries};
 use unisono_tensor::{MeshDevice, Phase};
 
 /// A run that is ready to train.
