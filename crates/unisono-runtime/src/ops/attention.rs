@@ -141,7 +141,11 @@ impl Op for Attention {
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
         let (q, k) = self.shape.elements();
-        Cost { flops: self.shape.flops(), bytes: 4 * (2 * q + 2 * k) as u64, link_bytes: 0 }
+        Cost {
+            flops: self.shape.flops(),
+            bytes: 4 * (2 * q + 2 * k) as u64,
+            link_bytes: 0,
+        }
     }
 
     fn tiles(&self) -> usize {
@@ -223,7 +227,11 @@ impl Op for AttentionGrad {
     fn cost(&self, _mesh: &Mesh) -> Cost {
         let (q, k) = self.forward.shape.elements();
         // Five products of the forward's size of two (the scores are computed again), as the field counts it.
-        Cost { flops: self.forward.shape.flops() / 2 * 5, bytes: 4 * (4 * q + 4 * k) as u64, link_bytes: 0 }
+        Cost {
+            flops: self.forward.shape.flops() / 2 * 5,
+            bytes: 4 * (4 * q + 4 * k) as u64,
+            link_bytes: 0,
+        }
     }
 
     fn tiles(&self) -> usize {

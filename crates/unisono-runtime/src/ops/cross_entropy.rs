@@ -58,7 +58,11 @@ impl Op for LogitsMax {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        Cost { flops: self.logits.len as u64, bytes: bytes(&[self.logits]), link_bytes: 0 }
+        Cost {
+            flops: self.logits.len as u64,
+            bytes: bytes(&[self.logits]),
+            link_bytes: 0,
+        }
     }
 
     fn tiles(&self) -> usize {
@@ -70,7 +74,13 @@ impl Op for LogitsMax {
         let rows = tile_rows(tile, self.max.len, cols);
         let logits = &place.f32(self.logits)[rows.start * cols..rows.end * cols];
         let valid = self.vocabulary.valid(place.device);
-        kernel::row_max(scratch.isa(), logits, cols, valid, place.write(self.max, rows.start, rows.len()));
+        kernel::row_max(
+            scratch.isa(),
+            logits,
+            cols,
+            valid,
+            place.write(self.max, rows.start, rows.len()),
+        );
     }
 }
 
@@ -110,7 +120,11 @@ impl Op for LogitsSum {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        Cost { flops: 3 * self.logits.len as u64, bytes: bytes(&[self.logits]), link_bytes: 0 }
+        Cost {
+            flops: 3 * self.logits.len as u64,
+            bytes: bytes(&[self.logits]),
+            link_bytes: 0,
+        }
     }
 
     fn tiles(&self) -> usize {
@@ -175,7 +189,11 @@ impl Op for TokenLoss {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        Cost { flops: 20 * self.max.len as u64, bytes: 6 * bytes(&[self.max]), link_bytes: 0 }
+        Cost {
+            flops: 20 * self.max.len as u64,
+            bytes: 6 * bytes(&[self.max]),
+            link_bytes: 0,
+        }
     }
 
     fn tiles(&self) -> usize {
@@ -227,7 +245,11 @@ impl Op for LogitsGrad {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        Cost { flops: 4 * self.logits.len as u64, bytes: 2 * bytes(&[self.logits]), link_bytes: 0 }
+        Cost {
+            flops: 4 * self.logits.len as u64,
+            bytes: 2 * bytes(&[self.logits]),
+            link_bytes: 0,
+        }
     }
 
     fn tiles(&self) -> usize {
@@ -241,6 +263,15 @@ impl Op for LogitsGrad {
         let logits = place.write(self.logits, rows.start * cols, rows.len() * cols);
         let lse = &place.f32(self.lse)[rows.clone()];
         let targets = &place.u32(self.targets)[rows];
-        kernel::logits_grad(scratch.isa(), logits, cols, valid, first as u32, lse, targets, self.scale);
+        kernel::logits_grad(
+            scratch.isa(),
+            logits,
+            cols,
+            valid,
+            first as u32,
+            lse,
+            targets,
+            self.scale,
+        );
     }
 }

@@ -43,7 +43,11 @@ impl Op for Dropout {
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
         let residual = self.residual.map_or(0, |residual| bytes(&[residual]));
-        Cost { flops: 2 * self.x.len as u64, bytes: residual + bytes(&[self.x, self.to]), link_bytes: 0 }
+        Cost {
+            flops: 2 * self.x.len as u64,
+            bytes: residual + bytes(&[self.x, self.to]),
+            link_bytes: 0,
+        }
     }
 
     fn tiles(&self) -> usize {

@@ -34,7 +34,11 @@ impl Op for Map {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        Cost { flops: self.to.len as u64, bytes: bytes(&[self.x, self.to]), link_bytes: 0 }
+        Cost {
+            flops: self.to.len as u64,
+            bytes: bytes(&[self.x, self.to]),
+            link_bytes: 0,
+        }
     }
 
     fn tiles(&self) -> usize {
@@ -76,7 +80,11 @@ impl Op for MapGrad {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        Cost { flops: 2 * self.to.len as u64, bytes: bytes(&[self.x, self.dy, self.to]), link_bytes: 0 }
+        Cost {
+            flops: 2 * self.to.len as u64,
+            bytes: bytes(&[self.x, self.dy, self.to]),
+            link_bytes: 0,
+        }
     }
 
     fn tiles(&self) -> usize {
@@ -86,7 +94,13 @@ impl Op for MapGrad {
     fn run(&self, place: &Place<'_>, tile: usize, scratch: &mut Scratch) {
         let range = chunk(tile, self.to.len);
         let to = place.write(self.to, range.start, range.len());
-        unary_grad(scratch.isa(), self.f, &place.f32(self.x)[range.clone()], &place.f32(self.dy)[range], to);
+        unary_grad(
+            scratch.isa(),
+            self.f,
+            &place.f32(self.x)[range.clone()],
+            &place.f32(self.dy)[range],
+            to,
+        );
     }
 }
 
@@ -143,8 +157,16 @@ impl Op for Combine {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        let b = if let Operand::Buffer(b) = self.b { bytes(&[b]) } else { 0 };
-        Cost { flops: self.to.len as u64, bytes: b + bytes(&[self.a, self.to]), link_bytes: 0 }
+        let b = if let Operand::Buffer(b) = self.b {
+            bytes(&[b])
+        } else {
+            0
+        };
+        Cost {
+            flops: self.to.len as u64,
+            bytes: b + bytes(&[self.a, self.to]),
+            link_bytes: 0,
+        }
     }
 
     fn tiles(&self) -> usize {
@@ -164,7 +186,12 @@ impl Op for Combine {
                 while done < to.len() {
                     let at = (range.start + done) % b.len();
                     let len = (b.len() - at).min(to.len() - done);
-                    self.apply(scratch.isa(), &a[done..done + len], &b[at..at + len], &mut to[done..done + len]);
+                    self.apply(
+                        scratch.isa(),
+                        &a[done..done + len],
+                        &b[at..at + len],
+                        &mut to[done..done + len],
+                    );
                     done += len;
                 }
                 return;

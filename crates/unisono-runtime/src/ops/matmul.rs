@@ -26,12 +26,22 @@ pub struct Matrix {
 impl Matrix {
     /// A row-major matrix with `cols` columns, the same for each product.
     pub fn rows(buffer: BufferRef, cols: usize) -> Matrix {
-        Matrix { buffer, batch: 0, row: cols, col: 1 }
+        Matrix {
+            buffer,
+            batch: 0,
+            row: cols,
+            col: 1,
+        }
     }
 
     /// The transpose of a row-major matrix with `cols` columns.
     pub fn transposed(buffer: BufferRef, cols: usize) -> Matrix {
-        Matrix { buffer, batch: 0, row: 1, col: cols }
+        Matrix {
+            buffer,
+            batch: 0,
+            row: 1,
+            col: cols,
+        }
     }
 }
 
@@ -67,7 +77,11 @@ pub struct MatMul {
 impl MatMul {
     /// The kernel's arguments without memory: enough to count tiles.
     fn bare<'a>(&self, sum: Share) -> Gemm<'a> {
-        let mat = |m: &Matrix| Mat { data: &[], row_stride: m.row, col_stride: m.col };
+        let mat = |m: &Matrix| Mat {
+            data: &[],
+            row_stride: m.row,
+            col_stride: m.col,
+        };
         Gemm {
             batch: self.batch,
             a_batch: self.a.batch,
@@ -88,7 +102,11 @@ impl MatMul {
     }
 
     fn gemm<'a>(&self, place: &Place<'a>, sum: Share) -> Gemm<'a> {
-        let mat = |m: &Matrix| Mat { data: place.f32(m.buffer), row_stride: m.row, col_stride: m.col };
+        let mat = |m: &Matrix| Mat {
+            data: place.f32(m.buffer),
+            row_stride: m.row,
+            col_stride: m.col,
+        };
         Gemm {
             a: mat(&self.a),
             b: mat(&self.b),
@@ -129,7 +147,13 @@ impl Op for MatMul {
     }
 
     fn tiles(&self) -> usize {
-        self.bare(Share { units: self.sum.units, open: 0, from: self.sum.skip, to: self.sum.skip + self.sum.count }).tiles()
+        self.bare(Share {
+            units: self.sum.units,
+            open: 0,
+            from: self.sum.skip,
+            to: self.sum.skip + self.sum.count,
+        })
+        .tiles()
     }
 
     fn run(&self, place: &Place<'_>, tile: usize, scratch: &mut Scratch) {

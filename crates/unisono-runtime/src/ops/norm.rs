@@ -48,7 +48,11 @@ impl Op for Norm {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        Cost { flops: 8 * self.x.len as u64, bytes: bytes(&[self.x, self.y]), link_bytes: 0 }
+        Cost {
+            flops: 8 * self.x.len as u64,
+            bytes: bytes(&[self.x, self.y]),
+            link_bytes: 0,
+        }
     }
 
     fn tiles(&self) -> usize {
@@ -111,7 +115,11 @@ impl Op for NormGrad {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        Cost { flops: 12 * self.x.len as u64, bytes: bytes(&[self.x, self.dy, self.dx]), link_bytes: 0 }
+        Cost {
+            flops: 12 * self.x.len as u64,
+            bytes: bytes(&[self.x, self.dy, self.dx]),
+            link_bytes: 0,
+        }
     }
 
     fn tiles(&self) -> usize {
@@ -179,7 +187,11 @@ impl Op for NormParamGrad {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        Cost { flops: 5 * self.x.len as u64, bytes: bytes(&[self.x, self.dy]), link_bytes: 0 }
+        Cost {
+            flops: 5 * self.x.len as u64,
+            bytes: bytes(&[self.x, self.dy]),
+            link_bytes: 0,
+        }
     }
 
     fn tiles(&self) -> usize {

@@ -54,7 +54,9 @@ impl Op for Control {
     }
 
     fn run(&self, place: &Place<'_>, _tile: usize, _scratch: &mut Scratch) {
-        let total = self.squares.map_or(0.0, |squares| place.f32(squares).iter().fold(0.0f32, |sum, s| sum + s));
+        let total = self
+            .squares
+            .map_or(0.0, |squares| place.f32(squares).iter().fold(0.0f32, |sum, s| sum + s));
         let norm = total.sqrt();
         let loss = self.loss.map_or(0.0, |loss| place.f32(loss)[0]);
         let scale = match self.max_norm {
@@ -62,8 +64,14 @@ impl Op for Control {
             _ => 1.0,
         };
         let before = place.f32(self.to)[2];
-        let go = if before != 0.0 && norm.is_finite() && loss.is_finite() { 1.0 } else { 0.0 };
-        place.write(self.to, 0, CONTROL).copy_from_slice(&[norm, scale, go, loss]);
+        let go = if before != 0.0 && norm.is_finite() && loss.is_finite() {
+            1.0
+        } else {
+            0.0
+        };
+        place
+            .write(self.to, 0, CONTROL)
+            .copy_from_slice(&[norm, scale, go, loss]);
     }
 }
 
@@ -112,7 +120,11 @@ impl Op for AdamWStep {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        Cost { flops: 14 * self.p.len as u64, bytes: 7 * bytes(&[self.p]), link_bytes: 0 }
+        Cost {
+            flops: 14 * self.p.len as u64,
+            bytes: 7 * bytes(&[self.p]),
+            link_bytes: 0,
+        }
     }
 
     fn tiles(&self) -> usize {
@@ -120,10 +132,15 @@ impl Op for AdamWStep {
     }
 
     fn run(&self, place: &Place<'_>, tile: usize, scratch: &mut Scratch) {
-        let Some(grad_scale) = allowed(place, self.control) else { return };
+        let Some(grad_scale) = allowed(place, self.control) else {
+            return;
+        };
         let range = chunk(tile, self.p.len);
         let part = |buffer| place.write(buffer, range.start, range.len());
-        let hyper = AdamW { grad_scale, ..self.hyper };
+        let hyper = AdamW {
+            grad_scale,
+            ..self.hyper
+        };
         let g = &place.f32(self.g)[range.clone()];
         kernel::adamw(scratch.isa(), &hyper, part(self.p), part(self.m), part(self.v), g);
     }
@@ -162,7 +179,11 @@ impl Op for SgdStep {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        Cost { flops: 4 * self.p.len as u64, bytes: 4 * bytes(&[self.p]), link_bytes: 0 }
+        Cost {
+            flops: 4 * self.p.len as u64,
+            bytes: 4 * bytes(&[self.p]),
+            link_bytes: 0,
+        }
     }
 
     fn tiles(&self) -> usize {
@@ -170,10 +191,15 @@ impl Op for SgdStep {
     }
 
     fn run(&self, place: &Place<'_>, tile: usize, scratch: &mut Scratch) {
-        let Some(grad_scale) = allowed(place, self.control) else { return };
+        let Some(grad_scale) = allowed(place, self.control) else {
+            return;
+        };
         let range = chunk(tile, self.p.len);
         let part = |buffer| place.write(buffer, range.start, range.len());
-        let hyper = Sgd { grad_scale, ..self.hyper };
+        let hyper = Sgd {
+            grad_scale,
+            ..self.hyper
+        };
         let g = &place.f32(self.g)[range.clone()];
         kernel::sgd(scratch.isa(), &hyper, part(self.p), self.momentum.map(part), g);
     }

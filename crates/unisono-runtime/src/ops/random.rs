@@ -54,7 +54,11 @@ impl Op for FillRandom {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        Cost { flops: 0, bytes: super::bytes(&[self.to]), link_bytes: 0 }
+        Cost {
+            flops: 0,
+            bytes: super::bytes(&[self.to]),
+            link_bytes: 0,
+        }
     }
 
     fn tiles(&self) -> usize {

@@ -45,7 +45,11 @@ impl Op for Softmax {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        Cost { flops: 5 * self.x.len as u64, bytes: bytes(&[self.x, self.y]), link_bytes: 0 }
+        Cost {
+            flops: 5 * self.x.len as u64,
+            bytes: bytes(&[self.x, self.y]),
+            link_bytes: 0,
+        }
     }
 
     fn tiles(&self) -> usize {
@@ -95,7 +99,11 @@ impl Op for SoftmaxGrad {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        Cost { flops: 4 * self.y.len as u64, bytes: bytes(&[self.y, self.dy, self.dx]), link_bytes: 0 }
+        Cost {
+            flops: 4 * self.y.len as u64,
+            bytes: bytes(&[self.y, self.dy, self.dx]),
+            link_bytes: 0,
+        }
     }
 
     fn tiles(&self) -> usize {
