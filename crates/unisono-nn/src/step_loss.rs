@@ -43,7 +43,7 @@ impl StepLoss {
         })?)
     }
 
-    /// `scale` times the sum over all sequences of the step, [1], on every device.
+    /// `scale` times the sum over all sequences of the step, `[1]`, on every device.
     ///
     /// # Errors
     /// An earlier command that failed.

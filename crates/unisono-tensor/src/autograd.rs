@@ -1,6 +1,6 @@
 //! The graph of operations and the backward pass through it.
 //!
-//! Every result of an operation that a gradient may flow through holds a [`Node`]: its inputs and a closure that turns
+//! Every result of an operation that a gradient may flow through holds a node: its inputs and a closure that turns
 //! the result's gradient into the inputs' gradients. The graph is freed as its tensors are dropped.
 
 use crate::error::TensorError;

@@ -90,17 +90,17 @@ impl ModelSpec {
     pub fn describe(&self) -> String {
         match self {
             ModelSpec::Gpt(c) => format!(
-                "GPT-2 style, {} blocks, {} heads{}, width {}, MLP {}, {} tokens, {} positions, {} head{}{}",
-                c.num_blocks,
-                c.num_heads,
+                "GPT-2 style, {}, {}{}, width {}, MLP {}, {}, {} positions, {} head{}{}",
+                counted(c.num_blocks, "block"),
+                counted(c.num_heads, "head"),
                 if c.num_groups == c.num_heads {
                     String::new()
                 } else {
-                    format!(" in {} groups", c.num_groups)
+                    format!(" in {}", counted(c.num_groups, "group"))
                 },
                 c.embedding_dim,
                 c.intermediate_dim,
-                c.max_sequence_length,
+                counted(c.max_sequence_length, "token"),
                 match c.positions {
                     Positions::Trainable => "learned",
                     Positions::Fixed => "fixed",
@@ -271,4 +271,9 @@ fn hidden_units(hidden: &[usize]) -> usize {
         .into_iter()
         .find(|units| hidden.iter().all(|h| h.is_multiple_of(*units)))
         .unwrap_or(1)
+}
+
+/// `1 block`, `2 blocks`.
+fn counted(n: usize, word: &str) -> String {
+    format!("{n} {word}{}", if n == 1 { "" } else { "s" })
 }

@@ -6,6 +6,9 @@ use clap_complete::Shell;
 use std::path::PathBuf;
 use unisono_kernels::isa::Isa;
 
+/// Most threads that can be asked for, as `device_config.workers`.
+const MAX_WORKERS: usize = 1024;
+
 /// Train and run transformers on a mesh of devices, with the same bits on every mesh.
 #[derive(Parser)]
 #[command(name = "unisono", about, after_help = exit::HELP, max_term_width = 110)]
@@ -80,7 +83,7 @@ pub struct TrainArgs {
     #[arg(long)]
     pub fresh: bool,
     /// Compare the copies of replicated tensors each N steps
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u64>)]
     pub verify: Option<u64>,
 }
 
@@ -94,7 +97,7 @@ pub struct Changes {
     #[arg(short, long, value_name = "AXES")]
     pub mesh: Option<String>,
     /// Worker threads [default: one a core]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<usize>)]
     pub workers: Option<usize>,
 }
 
@@ -135,16 +138,16 @@ pub struct GenerateArgs {
     )]
     pub prompt: Option<String>,
     /// The tokens to go on from: 1,2,3
-    #[arg(long, value_name = "IDS", value_delimiter = ',')]
+    #[arg(long, value_name = "IDS", value_delimiter = ',', allow_negative_numbers = true, value_parser = whole::<u32>)]
     pub prompt_ids: Option<Vec<u32>>,
     /// Tokens to write [default: 300, as far as the model has positions for them]
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<usize>)]
     pub max_new_tokens: Option<usize>,
     /// Divides the logits; 0 takes the likeliest token [default: eval_config]
     #[arg(long, value_name = "T", allow_negative_numbers = true)]
     pub temperature: Option<f64>,
-    /// Draw from the K likeliest tokens; 0 means all [default: eval_config]
-    #[arg(long, value_name = "K")]
+    /// Draw from the K likeliest tokens; 0 and -1 mean all [default: eval_config]
+    #[arg(long, value_name = "K", allow_negative_numbers = true, value_parser = top_k)]
     pub top_k: Option<usize>,
     /// Draw from the likeliest tokens up to this probability [default: eval_config]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
@@ -153,7 +156,7 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "R", allow_negative_numbers = true)]
     pub repetition_penalty: Option<f64>,
     /// Seed of the draws [default: the run's]
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true, value_parser = whole::<u64>)]
     pub seed: Option<u64>,
 }
 
@@ -207,11 +210,34 @@ pub struct BenchArgs {
     /// Measure only the kernels whose name contains this
     pub filter: Option<String>,
     /// Threads: 1 and all cores are measured if not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = threads)]
     pub threads: Option<usize>,
     /// Repetitions; the median is shown
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 5, allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..))]
     pub repetitions: u16,
+}
+
+/// A whole number that is not negative.
+fn whole<N: TryFrom<i128>>(text: &str) -> Result<N, String> {
+    let number = text.parse::<i128>().ok().and_then(|number| N::try_from(number).ok());
+    let most = (1u128 << (8 * size_of::<N>())).wrapping_sub(1);
+    number.ok_or_else(|| format!("a whole number from 0 to {most} is needed"))
+}
+
+/// As `eval_config.top_k`: 0 and -1 are all tokens.
+fn top_k(text: &str) -> Result<usize, String> {
+    match text {
+        "-1" => Ok(0),
+        _ => whole(text).map_err(|rule| format!("{rule}, or -1 for all tokens")),
+    }
+}
+
+/// Threads of the kernels.
+fn threads(text: &str) -> Result<usize, String> {
+    match whole(text) {
+        Ok(threads @ 1..=MAX_WORKERS) => Ok(threads),
+        _ => Err(format!("a whole number from 1 to {MAX_WORKERS} is needed")),
+    }
 }
 
 /// Parses the command line; help, version and wrong options end the process.
@@ -228,17 +254,19 @@ pub fn command() -> clap::Command {
     Cli::command().version(version())
 }
 
-/// `0.1.0 (commit 0123456789ab, avx512)`.
+/// `0.1.0 (commit 0123456789ab, avx512)`; a `UNISONO_ISA` that means nothing is told there.
 pub fn version() -> String {
     let commit = match env!("UNISONO_COMMIT") {
         "" => String::new(),
         commit => format!("commit {commit}, "),
     };
     let isa = match std::env::var("UNISONO_ISA") {
-        Ok(name) => Isa::named(&name).unwrap_or_else(|_| Isa::detect()),
-        Err(_) => Isa::detect(),
+        Ok(name) if !name.is_empty() => {
+            Isa::named(&name).map_or_else(|problem| problem.to_string(), |isa| isa.name().into())
+        }
+        _ => Isa::detect().name().into(),
     };
-    format!("{} ({commit}{})", env!("CARGO_PKG_VERSION"), isa.name())
+    format!("{} ({commit}{isa})", env!("CARGO_PKG_VERSION"))
 }
 
 #[cfg(test)]

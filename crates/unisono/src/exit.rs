@@ -25,7 +25,7 @@ Exit codes:
   1        failed while running: a loss that is no number, a full disk, too little memory
   2        wrong input: options, configuration, data or checkpoint; nothing was run
   3        diff found a difference
-  130 143  ended by Ctrl-C, by SIGTERM; `train` finishes its step and writes a checkpoint first
+  129 130 143  ended by a closed terminal, Ctrl-C, SIGTERM; `train` finishes its step and writes a checkpoint first
 
 Environment: UNISONO_LOG=error|warn|info|debug|trace (or TT_METAL_LOGGER_LEVEL), NO_COLOR,
 UNISONO_ISA=portable|avx2|avx512. More: docs/cli.md";

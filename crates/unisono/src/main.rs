@@ -12,6 +12,7 @@ mod signals;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    signals::let_writes_fail();
     let cli = cli::parse();
     commands::run(&cli)
 }

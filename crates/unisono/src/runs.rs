@@ -33,7 +33,12 @@ fn is_free(directory: &Path) -> bool {
 ///
 /// # Errors
 /// A folder that holds a run already, or something else.
-pub fn choose(project_name: &str, out: Option<&Path>, fresh: bool) -> Result<PathBuf, Failure> {
+pub fn choose(
+    project_name: &str,
+    out: Option<&Path>,
+    fresh: bool,
+    environment: &Environment,
+) -> Result<PathBuf, Failure> {
     let Some(out) = out else {
         let first = Path::new(RUNS).join(folder_name(project_name));
         return Ok(match fresh {
@@ -53,7 +58,16 @@ pub fn choose(project_name: &str, out: Option<&Path>, fresh: bool) -> Result<Pat
     if is_free(out) || (fresh && is_run(out)) {
         return Ok(out.to_owned());
     }
+    let is_resumable = || {
+        checkpoints(out, environment)
+            .find()
+            .is_ok_and(|listing| !listing.complete.is_empty())
+    };
     Err(Failure::input(match is_run(out) {
+        true if !is_resumable() => format!(
+            "{0} holds a run that has no complete checkpoint yet: begin it anew (--out {0} --fresh), or choose another --out",
+            out.display()
+        ),
         true => format!(
             "{0} holds a run already: go on with it (--resume {0}), replace it (--out {0} --fresh), or choose another --out",
             out.display()
@@ -66,16 +80,18 @@ pub fn choose(project_name: &str, out: Option<&Path>, fresh: bool) -> Result<Pat
 }
 
 fn next_free(first: &Path) -> PathBuf {
-    if is_free(first) {
-        return first.to_owned();
-    }
+    numbered(first)
+        .find(|path| is_free(path))
+        .unwrap_or_else(|| first.to_owned())
+}
+
+/// `first`, `first-2`, `first-3` and so on.
+fn numbered(first: &Path) -> impl Iterator<Item = PathBuf> {
     let name = first
         .file_name()
         .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    (2u64..)
-        .map(|i| first.with_file_name(format!("{name}-{i}")))
-        .find(|path| is_free(path))
-        .unwrap_or_else(|| first.to_owned())
+    let further = (2u64..).map(move |i| format!("{name}-{i}"));
+    std::iter::once(first.to_owned()).chain(further.map(|name| first.with_file_name(name)))
 }
 
 /// A project's name as a folder's name: no separators, nothing that climbs.
@@ -146,11 +162,38 @@ pub struct Lock {
     _folder: Option<File>,
 }
 
+/// Makes and takes the folder of a new run that was given no name: the first one from `first` on that is free and that no
+/// other process takes.
+///
+/// # Errors
+/// A folder that cannot be made.
+pub fn take_next(first: &Path) -> Result<(PathBuf, Lock), Failure> {
+    for directory in numbered(first).filter(|path| is_free(path)) {
+        if let Some(lock) = try_take(&directory)? {
+            // Whoever had it may have filled it in the meantime.
+            if is_free(&directory) {
+                return Ok((directory, lock));
+            }
+        }
+    }
+    Err(Failure::running(format!("no folder like {} is free", first.display())))
+}
+
 /// Makes the folder of a run and takes it.
 ///
 /// # Errors
 /// Another process that trains there, or a folder that cannot be made.
 pub fn take(directory: &Path) -> Result<Lock, Failure> {
+    try_take(directory)?.ok_or_else(|| {
+        Failure::input(format!(
+            "another process trains in {}: wait for its end, or choose another --out",
+            directory.display()
+        ))
+    })
+}
+
+/// The same; nothing where another process has it.
+fn try_take(directory: &Path) -> Result<Option<Lock>, Failure> {
     std::fs::create_dir_all(directory).map_err(|error| {
         Failure::running(format!(
             "the run's folder {} cannot be made: {error}; choose another --out",
@@ -159,15 +202,12 @@ pub fn take(directory: &Path) -> Result<Lock, Failure> {
     })?;
     // Where folders cannot be opened or locked there is no such protection, and nothing else is lost.
     let Ok(folder) = File::open(directory) else {
-        return Ok(Lock { _folder: None });
+        return Ok(Some(Lock { _folder: None }));
     };
-    match folder.try_lock() {
-        Err(TryLockError::WouldBlock) => Err(Failure::input(format!(
-            "another process trains in {}: wait for its end, or choose another --out",
-            directory.display()
-        ))),
-        _ => Ok(Lock { _folder: Some(folder) }),
-    }
+    Ok(match folder.try_lock() {
+        Err(TryLockError::WouldBlock) => None,
+        _ => Some(Lock { _folder: Some(folder) }),
+    })
 }
 
 /// Where a run keeps its checkpoints.

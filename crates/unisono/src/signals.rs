@@ -1,4 +1,5 @@
-//! Ctrl-C and SIGTERM: the first one asks the run to stop after its step, the second one ends the process at once.
+//! Ctrl-C, SIGTERM and a closed terminal: the first one asks the run to stop after its step, the second one ends the process
+//! at once. A file that would outgrow its limit is a write error like any other.
 
 use crate::exit::{Failure, SIGNAL};
 use std::sync::Arc;
@@ -11,13 +12,13 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Catches both signals from now on.
+    /// Catches these signals from now on.
     ///
     /// # Errors
     /// A system that refuses.
     #[cfg(unix)]
     pub fn catch() -> Result<Signals, Failure> {
-        use signal_hook::consts::{SIGINT, SIGTERM};
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
         use std::sync::atomic::AtomicBool;
         let signals = Signals::default();
         let asked = Arc::new(AtomicBool::new(false));
@@ -27,7 +28,9 @@ impl Signals {
             signal_hook::flag::register(signal, asked.clone())?;
             signal_hook::flag::register_usize(signal, signals.which.clone(), signal as usize)
         };
-        for signal in [SIGINT, SIGTERM] {
+        // `nohup` lets a program live on without its terminal.
+        let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
+        for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
             catch(signal).map_err(|error| Failure::running(format!("signals cannot be caught: {error}")))?;
         }
         Ok(signals)
@@ -50,3 +53,23 @@ impl Signals {
         }
     }
 }
+
+/// Whether this process was started with a signal ignored; where the system does not say, it is taken for ignored.
+#[cfg(unix)]
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_none_or(|mask| mask & (1 << (signal - 1)) != 0)
+}
+
+/// Lets a write beyond `ulimit -f` fail, which is told in words, and not end the process.
+#[cfg(unix)]
+pub fn let_writes_fail() {
+    // Any handler turns the signal into the error; where the system refuses one, all stays as it was.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
+}
+
+/// Such a signal is not known on this system.
+#[cfg(not(unix))]
+pub fn let_writes_fail() {}

@@ -15,7 +15,7 @@ pub trait Model {
     /// The table of parameters, in an order that depends on the configuration only.
     fn parameters(&self) -> &[Parameter];
 
-    /// The loss of each sequence (sample) of a micro-batch, summed over its targets: [batch]. `backward()` on it gives the
+    /// The loss of each sequence (sample) of a micro-batch, summed over its targets: `[batch]`. `backward()` on it gives the
     /// gradients of `scale` times the sum of all of them.
     ///
     /// # Errors

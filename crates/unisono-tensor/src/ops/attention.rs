@@ -229,7 +229,7 @@ impl Tensor {
     }
 
     /// Attention of new tokens over themselves and what `cache` holds; their keys and values are appended to it.
-    /// `positions` [batch] says how many tokens each sequence has in the cache. Gradients do not flow through.
+    /// `positions` `[batch]` says how many tokens each sequence has in the cache. Gradients do not flow through.
     ///
     /// # Errors
     /// Shapes that do not fit.

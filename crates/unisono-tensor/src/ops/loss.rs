@@ -155,7 +155,7 @@ impl Tensor {
     }
 
     /// The language-model head and its loss in one: logits are `self` [batch, tokens, width] times `head`ᵀ, `head` being
-    /// [vocabulary, width] as in an embedding table. Returns the sum of losses of each sequence, [batch].
+    /// [vocabulary, width] as in an embedding table. Returns the sum of losses of each sequence, `[batch]`.
     ///
     /// Logits are made, used and dropped a few sequences at a time. Where gradients are recorded they are computed on the
     /// way, `scale` (one over the targets of the whole step) included; so the result can only be the root of

@@ -208,12 +208,19 @@ impl Finder<'_> {
         let anywhere = order
             .into_iter()
             .flat_map(|tail| roots.iter().flat_map(move |root| below(root, tail)));
-        if let Some(found) = beside
-            .into_iter()
-            .chain(anywhere)
-            .find(|candidate| candidate.is_file() && Some(candidate) != own.as_ref())
+        let candidates: Vec<PathBuf> = beside.into_iter().chain(anywhere).collect();
+        let is_own = |candidate: &PathBuf| Some(candidate) == own.as_ref();
+        if let Some(found) = candidates
+            .iter()
+            .find(|candidate| candidate.is_file() && !is_own(candidate))
         {
-            return Ok(found);
+            return Ok(found.clone());
+        }
+        if candidates.iter().any(is_own) {
+            return Err(format!(
+                "{} is this configuration itself: name another file",
+                path.display()
+            ));
         }
         let tails: Vec<String> = tails.iter().map(|tail| tail.display().to_string()).collect();
         let unset = unset.map(|name| format!(" ({name} is not set)")).unwrap_or_default();

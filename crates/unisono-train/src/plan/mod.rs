@@ -293,15 +293,25 @@ fn check_units(spec: &ModelSpec, tp: usize, problem: &mut dyn FnMut(&str, String
     }
 }
 
+/// Degrees that are listed one by one.
+const LISTED: usize = 12;
+
+/// The degrees that cut `n` evenly; of many the first ones and the largest.
+fn degrees(n: usize) -> String {
+    let mut first: Vec<String> = (1..n)
+        .filter(|d| n.is_multiple_of(*d))
+        .take(LISTED + 1)
+        .map(|d| d.to_string())
+        .collect();
+    if first.len() > LISTED {
+        first[LISTED] = "…".into();
+    }
+    first.push(n.to_string());
+    first.join(", ")
+}
+
 fn exactness(spec: &ModelSpec, batch: BatchPlan, tp: usize) -> Vec<String> {
     let units = spec.units();
-    let degrees = |n: usize| {
-        let all: Vec<String> = (1..=n)
-            .filter(|d| n.is_multiple_of(*d))
-            .map(|d| d.to_string())
-            .collect();
-        all.join(", ")
-    };
     let effective = batch.effective();
     let mut lines = vec![format!(
         "the loss curve is the same, bit by bit, on any mesh with data-parallel degree {} × accumulation of the same {effective} \

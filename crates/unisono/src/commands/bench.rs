@@ -4,7 +4,7 @@
 //! their end; the peak is measured before and after it. Shown are medians: by the clock, and the share of the peak by the CPU
 //! time of all threads as well, which other programs on the machine disturb less.
 
-use super::DONE;
+use super::{DONE, setup};
 use crate::cli::BenchArgs;
 use crate::context::Context;
 use crate::exit::Failure;
@@ -31,6 +31,8 @@ use unisono_tensor::{Kind, Mesh, MeshDevice, Options, Result, Tensor};
 const PEAK_SECONDS: f64 = 0.01;
 /// Numbers that are written between repetitions: more than the caches hold.
 const FLUSH: usize = 24 << 20;
+/// Bytes that the kernels and their operands may take.
+const MEMORY: u64 = 2 << 30;
 /// From so many operations a byte on, arithmetic is the limit and not the memory.
 const ARITHMETIC: f64 = 4.0;
 
@@ -80,11 +82,6 @@ pub fn run(args: &BenchArgs, context: &Context) -> std::result::Result<u8, Failu
         None if cores() == 1 => vec![1],
         None => vec![1, cores()],
     };
-    out.say(format!(
-        "{}, median of {}, operands cold; the peak is measured around each repetition",
-        context.isa.name(),
-        args.repetitions
-    ));
     if cfg!(debug_assertions) {
         out.warn("this program was built with checks for tests: cargo build --release makes the fast one");
     }
@@ -92,11 +89,12 @@ pub fn run(args: &BenchArgs, context: &Context) -> std::result::Result<u8, Failu
     for threads in threads {
         let options = Options {
             workers: Some(threads),
+            memory_limit: Some(MEMORY),
             isa: Some(context.isa),
             ..Options::default()
         };
-        let device = MeshDevice::open(Mesh::one(), options)?;
-        out.result(format!("{}:", counted(threads, "thread")));
+        let device = setup::opened(Mesh::one(), options)?;
+        let mut is_first = true;
         let flush = device
             .runtime()
             .alloc(FLUSH, Kind::Activation)
@@ -109,6 +107,17 @@ pub fn run(args: &BenchArgs, context: &Context) -> std::result::Result<u8, Failu
                         value: 0.0,
                     })
                 };
+                // A filter that leaves nothing is told before anything else is.
+                if rows.is_empty() {
+                    out.say(format!(
+                        "{}, median of {}, operands cold; the peak is measured around each repetition",
+                        context.isa.name(),
+                        args.repetitions
+                    ));
+                }
+                if std::mem::take(&mut is_first) {
+                    out.result(format!("{}:", counted(threads, "thread")));
+                }
                 let row = measure(kernel, &device, context.isa, threads, args.repetitions, &clear)?;
                 out.result(describe(&row));
                 rows.push(row);

@@ -47,12 +47,7 @@ pub fn run(args: &DiffArgs, context: &Context) -> Result<u8, Failure> {
 /// The likeliest continuation of each prompt, as far as the model has positions.
 fn answers(run: &Path, prompts: &[String], context: &Context) -> Result<Vec<String>, Failure> {
     let trained = Trained::load(run, &Changes::default(), context)?;
-    let Some(tokenizer) = &trained.tokenizer else {
-        return Err(Failure::input(format!(
-            "{} was trained on tokens and has no tokenizer.json: prompts in words cannot be encoded",
-            run.display()
-        )));
-    };
+    let tokenizer = trained.tokenizer()?;
     let requests: Vec<TextRequest> = prompts
         .iter()
         .map(|prompt| TextRequest {

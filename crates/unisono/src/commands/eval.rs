@@ -77,7 +77,7 @@ pub fn run(args: &EvalArgs, context: &Context) -> Result<u8, Failure> {
         "bits_per_token": is_text.then(|| result.bits()),
         "bits_per_character": bits_per_character,
         "targets": result.targets,
-        "checkpoint": trained.checkpoint,
+        "checkpoint": trained.checkpoint.display().to_string(),
     }));
     DONE
 }

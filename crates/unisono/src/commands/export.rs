@@ -28,6 +28,7 @@ pub fn run(args: &ExportArgs, context: &Context) -> Result<u8, Failure> {
     for note in &exported.notes {
         out.note(note);
     }
-    out.json(&json!({"files": exported.files, "notes": exported.notes, "checkpoint": trained.checkpoint}));
+    let files: Vec<String> = exported.files.iter().map(|file| file.display().to_string()).collect();
+    out.json(&json!({"files": files, "notes": exported.notes, "checkpoint": trained.checkpoint.display().to_string()}));
     DONE
 }

@@ -39,11 +39,7 @@ fn from_text(
     context: &Context,
 ) -> Result<u8, Failure> {
     let (out, model) = (&context.out, trained.gpt()?);
-    let Some(tokenizer) = &trained.tokenizer else {
-        return Err(Failure::input(
-            "this run was trained on tokens and has no tokenizer.json, so a text cannot be encoded: use --prompt-ids 1,2,3",
-        ));
-    };
+    let tokenizer = trained.tokenizer()?;
     let tokens = tokenizer
         .encode(prompt)
         .map_err(|error| Failure::input(format!("--prompt: {error}")))?
@@ -75,7 +71,7 @@ fn from_text(
         "text": output.text,
         "ids": output.ids,
         "finish": output.finish.to_string(),
-        "checkpoint": trained.checkpoint,
+        "checkpoint": trained.checkpoint.display().to_string(),
     }));
     DONE
 }
@@ -109,7 +105,7 @@ fn from_ids(
         "prompt_ids": ids,
         "ids": output.ids,
         "finish": output.finish.to_string(),
-        "checkpoint": trained.checkpoint,
+        "checkpoint": trained.checkpoint.display().to_string(),
     }));
     DONE
 }

@@ -48,6 +48,8 @@ pub fn run(args: &InitArgs, context: &Context) -> Result<u8, Failure> {
         "wrote {shown} (preset {}); next: unisono check -c {shown}, unisono train -c {shown}",
         args.preset
     ));
-    context.out.json(&json!({"file": args.file, "preset": args.preset}));
+    context
+        .out
+        .json(&json!({"file": args.file.display().to_string(), "preset": args.preset}));
     DONE
 }

@@ -4,8 +4,8 @@ use crate::cli::Changes;
 use crate::context::Context;
 use crate::exit::Failure;
 use std::path::Path;
-use unisono_runtime::Options;
-use unisono_tensor::{Mesh, MeshDevice};
+use unisono_runtime::{Options, RuntimeError};
+use unisono_tensor::{Mesh, MeshDevice, TensorError};
 use unisono_train::config::{self, ConfigErrors, Loaded, Place, RunConfig};
 use unisono_train::dataset::Dataset;
 use unisono_train::{Plan, plan};
@@ -128,7 +128,21 @@ pub fn open(mesh: &Mesh, config: &RunConfig, context: &Context) -> Result<MeshDe
         isa: Some(context.isa),
         ..Options::default()
     };
-    Ok(MeshDevice::open(mesh.clone(), options)?)
+    opened(mesh.clone(), options)
+}
+
+/// Opens devices; where the system refuses, what would help is said.
+///
+/// # Errors
+/// Too little memory or threads.
+pub fn opened(mesh: Mesh, options: Options) -> Result<MeshDevice, Failure> {
+    MeshDevice::open(mesh, options).map_err(|error| match error {
+        TensorError::Runtime(RuntimeError::NoAddressSpace { .. }) => Failure::running(format!(
+            "{error}; a limit on memory takes less (`unisono check` says what a run needs): \
+             --set device_config.memory=1GiB"
+        )),
+        error => error.into(),
+    })
 }
 
 /// Worker threads that the configuration asks for.

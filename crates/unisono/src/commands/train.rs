@@ -17,7 +17,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use unisono_kernels::gemm::peak::fma_peak;
 use unisono_runtime::machine::cores;
-use unisono_train::checkpoint::{self, Checkpoint};
+use unisono_train::checkpoint::{self, Checkpoint, CheckpointError};
 use unisono_train::config::{Loaded, differing_keys};
 use unisono_train::dataset::Dataset;
 use unisono_train::model::LiveModel;
@@ -40,7 +40,7 @@ pub fn run(args: &TrainArgs, context: &Context) -> Result<u8, Failure> {
     let trigram = dataset.trigram_loss()?;
     let checkpoint = start.resume.as_ref().map(|named| start.checkpoint(named, context));
     let checkpoint = checkpoint.transpose()?;
-    let directory = start.directory(args)?;
+    let directory = start.directory(args, context)?;
     let config = start.loaded.config;
     let is_text = matches!(dataset, Dataset::Text(_));
 
@@ -60,7 +60,14 @@ pub fn run(args: &TrainArgs, context: &Context) -> Result<u8, Failure> {
     let plan_json = header.json();
 
     let device = setup::open(&plan.mesh, &config, context)?;
-    let _lock = runs::take(&directory)?;
+    let (directory, _lock) = match args.out.is_none() && start.resume.is_none() && !args.fresh {
+        // Nobody asked for this very folder: where another run took it meanwhile, the next one does as well.
+        true => runs::take_next(&directory)?,
+        false => {
+            let lock = runs::take(&directory)?;
+            (directory, lock)
+        }
+    };
     if args.fresh {
         runs::clear(&directory, &context.environment)?;
     }
@@ -94,7 +101,9 @@ pub fn run(args: &TrainArgs, context: &Context) -> Result<u8, Failure> {
         Ending::Done(_) if !out.is_quiet() => sample(&run, context)?,
         _ => None,
     };
-    out.json(&json!({"run": directory, "plan": plan_json, "result": report.json(), "sample": sample}));
+    out.json(
+        &json!({"run": directory.display().to_string(), "plan": plan_json, "result": report.json(), "sample": sample}),
+    );
     Ok(match (summary.ending, signals.code()) {
         (Ending::Stopped, Some(code)) => code,
         _ => exit::OK,
@@ -162,18 +171,26 @@ impl Start {
             None => {
                 let store = runs::checkpoints(&named.directory, &context.environment);
                 store.find()?.ignored.iter().for_each(|note| context.out.warn(note));
-                store.newest()?
+                store.newest().map_err(|error| match error {
+                    CheckpointError::None { directory, .. } => Failure::input(format!(
+                        "{directory} holds no complete checkpoint to go on from: begin this run anew with \
+                         `unisono train -c {0}/config.yaml --out {0} --fresh`",
+                        named.directory.display()
+                    )),
+                    error => error.into(),
+                })?
             }
         })
     }
 
-    fn directory(&self, args: &TrainArgs) -> Result<PathBuf, Failure> {
+    fn directory(&self, args: &TrainArgs, context: &Context) -> Result<PathBuf, Failure> {
         match &self.resume {
             Some(named) => Ok(named.directory.clone()),
             None => runs::choose(
                 &self.loaded.config.training.project_name,
                 args.out.as_deref(),
                 args.fresh,
+                &context.environment,
             ),
         }
     }

@@ -26,6 +26,8 @@ pub struct Trained {
     pub model: LiveModel,
     /// What it is.
     pub spec: ModelSpec,
+    /// Its run's folder.
+    pub directory: PathBuf,
     /// How text becomes tokens, where that is known.
     pub tokenizer: Option<Tokenizer>,
     /// The checkpoint.
@@ -79,6 +81,7 @@ impl Trained {
             mesh.describe()
         ));
         Ok(Trained {
+            directory: named.directory,
             device,
             model,
             spec,
@@ -102,6 +105,25 @@ impl Trained {
                 self.spec.describe()
             ))),
         }
+    }
+
+    /// How text becomes tokens.
+    ///
+    /// # Errors
+    /// A run on tokens, or a tokenizer that got lost.
+    pub fn tokenizer(&self) -> Result<&Tokenizer, Failure> {
+        self.tokenizer.as_ref().ok_or_else(|| {
+            let run = self.directory.display();
+            Failure::input(match self.config.training.tokenizer_type {
+                TokenizerType::Pretokenised => {
+                    format!("{run} was trained on tokens: a text cannot be encoded, and --prompt-ids 1,2,3 works")
+                }
+                _ => format!(
+                    "{run}/tokenizer.json is missing, so a text cannot be encoded: put it back (the same data and \
+                     tokenizer_type write it again), or use --prompt-ids 1,2,3"
+                ),
+            })
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::Out;
 use super::numbers::{bytes, counted, grouped};
+use crate::machine;
 use serde_json::{Value, json};
 use unisono_kernels::isa::Isa;
 use unisono_train::Plan;
@@ -106,15 +107,15 @@ impl Header<'_> {
         let epochs = plan.steps as f64 * plan.batch.effective() as f64 / samples as f64;
         match plan.end {
             EndRule::MaxSteps => format!(
-                "{} ends the run: {}, {epochs:.2} epochs of {} samples",
+                "{} ends the run: {}, {epochs:.2} epochs of {}",
                 "max_steps",
                 counted(plan.steps as usize, "optimizer step"),
-                grouped(samples)
+                counted(samples as usize, "sample")
             ),
             EndRule::Epochs => format!(
-                "num_epochs ends the run: {} of {} samples, {}",
+                "num_epochs ends the run: {} of {}, {}",
                 counted(self.config.training.num_epochs as usize, "epoch"),
-                grouped(samples),
+                counted(samples as usize, "sample"),
                 counted(plan.steps as usize, "optimizer step")
             ),
         }
@@ -151,9 +152,14 @@ impl Header<'_> {
         }
         if self.workers < self.cores {
             words.push(format!(
-                "{} of {} stay idle: workers is {}",
+                "{} of {} {} idle: workers is {}",
                 self.cores - self.workers,
                 counted(self.cores, "core"),
+                if self.cores - self.workers == 1 {
+                    "stays"
+                } else {
+                    "stay"
+                },
                 self.workers
             ));
         } else if self.workers > self.cores {
@@ -165,8 +171,8 @@ impl Header<'_> {
         }
         if let Some(others) = self.others.filter(|others| *others >= 0.5) {
             words.push(format!(
-                "other processes keep {others:.1} of {} busy: the run is slower by their share",
-                counted(self.cores, "core")
+                "other processes keep {others:.1} of the machine's {} busy: the run is slower by their share",
+                counted(machine::processors().unwrap_or(self.cores), "core")
             ));
         }
         words

@@ -1,6 +1,6 @@
 //! Rows of `device_config`, `eval_config` and the sections that are not built yet.
 
-use super::{Key, Kind, OFF, Range, no_meaning, not_built, read, size};
+use super::{Key, Kind, OFF, Range, no_meaning, not_built, read};
 
 const ONE_PROCESS: &str = "it counts only with multihost_config.enabled: true, which is not built yet";
 const NO_CP: &str = "enable_cp is not built yet";
@@ -40,7 +40,7 @@ pub const KEYS: &[Key] = &[
     ),
     read(
         "device_config.workers",
-        size(1),
+        Kind::Int { min: 1, max: 1024 },
         "",
         "Worker threads. Default: one a core. They cannot change a result. Unisono's own key.",
     ),
