@@ -5,6 +5,7 @@ use super::numbers::{bytes, counted, duration, rate};
 use super::progress::loss_in_words;
 use crate::machine;
 use serde_json::{Value, json};
+use std::path::PathBuf;
 use unisono_train::Plan;
 use unisono_train::plan::EndRule;
 use unisono_train::run::{Ending, Summary};
@@ -164,8 +165,12 @@ impl Report<'_> {
 
     /// The same for machines.
     pub fn json(&self) -> Value {
+        let mut summary = self.summary.clone();
+        // A path that is no text has no JSON form.
+        let lossy = |path: PathBuf| PathBuf::from(path.to_string_lossy().into_owned());
+        summary.checkpoint = summary.checkpoint.map(lossy);
         json!({
-            "summary": self.summary,
+            "summary": summary,
             "mfu": self.mfu(),
             "peak_gflops": self.peak,
             "memory_predicted": self.plan.memory.peak,
