@@ -142,7 +142,7 @@ fn data_that_cannot_be_trained_on_is_refused() {
     // One token more is one sample.
     s.write("text.txt", "abcdefghijklmnopq");
     s.config("text.txt", "text.txt\n  validation_fraction: 0");
-    s.run("train -c run.yaml").ended(0).says(&["epochs of 1 samples"]);
+    s.run("train -c run.yaml").ended(0).says(&["epochs of 1 sample\n"]);
     std::fs::write(s.path("text.txt"), b"abc\xff\xfe").expect("a file");
     refused(&s, "", &["not UTF-8", "0xff at offset 3"]);
     // Sixteen tokens of validation are not enough for a window; they are enough to predict.
