@@ -64,15 +64,32 @@ impl Rows {
             .max(1)
     }
 
-    /// Most slots that any device needs while micro-batches of `count` sequences are pushed on its stack.
+    /// Most slots that any device needs while micro-batches of `step` sequences are pushed on its stack.
+    ///
+    /// Of very many micro-batches or devices only the first and last are looked at: an accumulator that turns out too small
+    /// grows.
     pub fn slots(&self, step: usize) -> usize {
         let tree = Tree::over_units(self.total);
         let each = self.per_position();
+        let step = step.max(1);
         let positions = self.axis.map_or(1, |axis| axis.size);
-        (0..positions)
-            .map(|i| tree.max_spans(i * each, (i + 1) * each, step))
+        ends(positions)
+            .flat_map(|i| {
+                let open = i * each;
+                ends(each.div_ceil(step)).map(move |k| (open, open + ((k + 1) * step).min(each)))
+            })
+            .map(|(open, end)| tree.num_spans(open, end))
             .max()
             .unwrap_or(1)
             .max(1)
     }
+}
+
+/// Positions that [`Rows::slots`] looks at from either end.
+const LOOKED_AT: usize = 256;
+
+/// 0, 1, … from both ends of `0..n`.
+fn ends(n: usize) -> impl Iterator<Item = usize> {
+    let first = n.min(LOOKED_AT);
+    (0..first).chain(first.max(n.saturating_sub(LOOKED_AT))..n)
 }

@@ -99,6 +99,34 @@ fn blank(spec: &ModelSpec, sequences: usize) -> StepData {
     }
 }
 
+/// Bytes that a device may hold, where that is known.
+fn limit(config: &RunConfig, mesh: &Mesh) -> Option<u64> {
+    let machine = machine_memory().map(|bytes| bytes / mesh.num_devices() as u64);
+    match (config.device.memory, machine) {
+        (Some(limit), Some(machine)) => Some(limit.min(machine)),
+        (limit, machine) => limit.or(machine),
+    }
+}
+
+/// A sentence where a micro-step is so large that what enters the first layer alone does not fit: nothing is rehearsed then.
+pub(super) fn absurd(config: &RunConfig, spec: &ModelSpec, mesh: &Mesh, batch: BatchPlan) -> Option<String> {
+    let limit = limit(config, mesh)?;
+    let per_sequence = match spec {
+        ModelSpec::Gpt(c) => 8 * c.max_sequence_length as u128 * c.embedding_dim as u128,
+        ModelSpec::Perceptron(c) => 4 * (c.inputs + c.outputs) as u128,
+    };
+    let needed = per_sequence * batch.per_device() as u128;
+    (needed > u128::from(limit)).then(|| {
+        format!(
+            "a micro-step of {} sequences on each device needs more than {} for the first layer alone, and {} may be held: lower \
+             training_config.batch_size and raise gradient_accumulation_steps by the same factor",
+            batch.per_device(),
+            mebibytes(u64::try_from(needed).unwrap_or(u64::MAX)),
+            mebibytes(limit)
+        )
+    })
+}
+
 /// A sentence where the plan needs more memory than there is, with what would fit.
 pub(super) fn memory_problem(
     config: &RunConfig,
@@ -108,13 +136,8 @@ pub(super) fn memory_problem(
     validation_batch: usize,
     memory: &MemoryPlan,
 ) -> Option<String> {
-    let devices = mesh.num_devices() as u64;
-    let machine = machine_memory().map(|bytes| bytes / devices);
-    let limit = match (config.device.memory, machine) {
-        (Some(limit), Some(machine)) => limit.min(machine),
-        (Some(limit), None) => limit,
-        (None, machine) => machine?,
-    };
+    let limit = limit(config, mesh)?;
+    let devices = mesh.num_devices();
     if memory.peak <= limit {
         return None;
     }

@@ -4,7 +4,7 @@ mod memory;
 
 pub use memory::{machine_memory, mebibytes};
 
-use memory::{memory_problem, rehearse};
+use memory::{absurd, memory_problem, rehearse};
 
 use crate::config::{Loaded, Place, RunConfig};
 use crate::dataset::Dataset;
@@ -180,6 +180,10 @@ pub fn check(loaded: &Loaded, dataset: &Result<Dataset, TrainError>) -> Result<P
         }
     };
     let validation_batch = config.training.validation_batch_size.div_ceil(dp) * dp;
+    if let Some(message) = absurd(config, &spec, &mesh, batch) {
+        problems.push(at("training_config.batch_size", message));
+        return Err(problems);
+    }
     match rehearse(config, &spec, &mesh, batch, validation_batch, steps) {
         Err(error) => problems.push(at("device_config.mesh_shape", error.to_string())),
         Ok(rehearsal) => {
@@ -187,8 +191,10 @@ pub fn check(loaded: &Loaded, dataset: &Result<Dataset, TrainError>) -> Result<P
                 problems.push(at("device_config.memory", message));
             }
             if problems.is_empty() {
+                let axis = mesh.axis("dp").ok().filter(|axis| axis.size > 1);
+                let slots = unisono_tensor::Rows::whole(batch.effective(), axis).slots(batch.per_device());
                 return Ok(Plan {
-                    exactness: exactness(&spec, batch, tp),
+                    exactness: exactness(&spec, batch, slots, tp),
                     num_parameters: rehearsal.num_parameters,
                     memory: rehearsal.memory,
                     link_bytes_per_step: rehearsal.link_bytes,
@@ -310,7 +316,7 @@ fn degrees(n: usize) -> String {
     first.join(", ")
 }
 
-fn exactness(spec: &ModelSpec, batch: BatchPlan, tp: usize) -> Vec<String> {
+fn exactness(spec: &ModelSpec, batch: BatchPlan, batch_slots: usize, tp: usize) -> Vec<String> {
     let units = spec.units();
     let effective = batch.effective();
     let mut lines = vec![format!(
@@ -322,22 +328,10 @@ fn exactness(spec: &ModelSpec, batch: BatchPlan, tp: usize) -> Vec<String> {
             _ => format!(" and tensor-parallel degree {}", degrees(units)),
         }
     )];
-    let slots = unisono_tensor::Rows {
-        total: effective,
-        axis: None,
-        skip: 0,
-        count: effective / batch.data_parallel,
-    };
-    let tree = unisono_kernels::order::Tree::over_units(effective);
-    let share = slots.count;
     let step = batch.per_device();
-    let most = (0..batch.data_parallel)
-        .map(|i| tree.max_spans(i * share, (i + 1) * share, step))
-        .max()
-        .unwrap_or(1);
-    if most > 1 {
+    if batch_slots > 1 {
         lines.push(format!(
-            "{effective} sequences in shares of {step} are no aligned subtrees: each gradient takes {most} partial sums on a \
+            "{effective} sequences in shares of {step} are no aligned subtrees: each gradient takes {batch_slots} partial sums on a \
              device in place of one"
         ));
     }
