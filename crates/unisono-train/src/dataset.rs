@@ -155,10 +155,10 @@ impl Dataset {
             Dataset::Text(data) => format!(
                 "{}: {} tokens, {} to train on and {} to validate on, vocabulary {}{}",
                 data.source,
-                grouped(data.train.len() + data.validation.len()),
-                grouped(data.train.len()),
-                grouped(data.validation.len()),
-                grouped(data.vocab_size),
+                grouped((data.train.len() + data.validation.len()) as u64),
+                grouped(data.train.len() as u64),
+                grouped(data.validation.len() as u64),
+                grouped(data.vocab_size as u64),
                 match &data.tokenizer {
                     Some(Tokenizer::Char(_)) => " characters",
                     Some(Tokenizer::Byte) => " bytes",
@@ -258,8 +258,8 @@ impl Dataset {
     }
 }
 
-/// A count with its thousands set apart.
-fn grouped(n: usize) -> String {
+/// `1234567` as `1,234,567`.
+pub fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, digit) in digits.chars().enumerate() {

@@ -62,14 +62,11 @@ impl AllReduce {
             Reduction::Max => {
                 let part = |i: usize| &place.f32_on(device(i), self.from)[from..from + len];
                 result.copy_from_slice(part(0));
-                let (so_far, _) = scratch.floats(len).split_at_mut(len);
-                so_far.copy_from_slice(result);
                 for i in 1..self.axis.size {
-                    for (best, value) in so_far.iter_mut().zip(part(i)) {
+                    for (best, value) in result.iter_mut().zip(part(i)) {
                         *best = if *value > *best { *value } else { *best };
                     }
                 }
-                result.copy_from_slice(so_far);
             }
         }
     }

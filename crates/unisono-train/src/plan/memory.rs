@@ -7,6 +7,7 @@ use crate::error::TrainError;
 use crate::model::ModelSpec;
 use crate::step::{BatchPlan, Trainer, micro_batch};
 use unisono_mesh::Mesh;
+use unisono_runtime::machine;
 use unisono_tensor::{Backend, Kind, MeshDevice, Options, Phase};
 
 /// What the null backend saw of two steps and a validation batch.
@@ -101,7 +102,7 @@ fn blank(spec: &ModelSpec, sequences: usize) -> StepData {
 
 /// Bytes that a device may hold, where that is known.
 fn limit(config: &RunConfig, mesh: &Mesh) -> Option<u64> {
-    let machine = machine_memory().map(|bytes| bytes / mesh.num_devices() as u64);
+    let machine = machine::memory().map(|bytes| bytes / mesh.num_devices() as u64);
     match (config.device.memory, machine) {
         (Some(limit), Some(machine)) => Some(limit.min(machine)),
         (limit, machine) => limit.or(machine),
@@ -214,15 +215,4 @@ pub fn mebibytes(bytes: u64) -> String {
     } else {
         format!("{mib:.0} MiB")
     }
-}
-
-/// Memory that this process may use: the machine's, or its control group's if that is less.
-pub fn machine_memory() -> Option<u64> {
-    let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = meminfo.lines().find(|line| line.starts_with("MemTotal:"))?;
-    let total = line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024;
-    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max")
-        .ok()
-        .and_then(|text| text.trim().parse().ok());
-    Some(group.map_or(total, |limit: u64| limit.min(total)))
 }

@@ -2,7 +2,7 @@
 
 mod memory;
 
-pub use memory::{machine_memory, mebibytes};
+pub use memory::mebibytes;
 
 use memory::{absurd, memory_problem, rehearse};
 

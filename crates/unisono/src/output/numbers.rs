@@ -1,17 +1,6 @@
 //! Numbers as people read them.
 
-/// `1234567` as `1,234,567`.
-pub fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
+pub use unisono_train::dataset::grouped;
 
 /// `1 device`, `2 devices`.
 pub fn counted(n: usize, word: &str) -> String {
