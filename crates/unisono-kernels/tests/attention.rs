@@ -60,7 +60,10 @@ impl Case {
             group,
             head: self.d,
         };
-        (numbers(self.batch * layout.batch + 3 * self.d, self.seed), layout)
+        (
+            numbers(self.batch * layout.batch + (self.heads + 2) * self.d, self.seed),
+            layout,
+        )
     }
 
     fn out_layout(&self) -> Layout {
