@@ -6,10 +6,12 @@
 //! Every kernel has a slow twin in plain loops that states its order, and is compared with it bit by bit.
 
 pub mod attention;
+pub mod cast;
 pub mod combine;
 pub mod copy;
 pub mod cross_entropy;
 pub mod dropout;
+pub mod element;
 pub mod elementwise;
 pub mod embedding;
 pub mod gemm;

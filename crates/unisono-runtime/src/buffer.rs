@@ -41,17 +41,57 @@ impl Kind {
     }
 }
 
+/// What the elements of a buffer are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dtype {
+    /// 32-bit floating point.
+    F32,
+    /// 16-bit floating point with the exponent of f32.
+    Bf16,
+    /// 32-bit unsigned integers: token ids, masks.
+    U32,
+}
+
+impl Dtype {
+    /// Bytes of an element.
+    pub fn bytes(self) -> usize {
+        match self {
+            Dtype::F32 | Dtype::U32 => 4,
+            Dtype::Bf16 => 2,
+        }
+    }
+
+    /// The word for reports, and in configurations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Dtype::F32 => "f32",
+            Dtype::Bf16 => "bf16",
+            Dtype::U32 => "u32",
+        }
+    }
+
+    /// Four-byte words that `len` elements take.
+    pub(crate) fn words(self, len: usize) -> usize {
+        match self {
+            Dtype::F32 | Dtype::U32 => len,
+            Dtype::Bf16 => len.div_ceil(2),
+        }
+    }
+}
+
 /// A piece of every device's arena: plain data, the same offset on each device of the mesh.
 ///
-/// Elements are four bytes wide (f32 or u32); offset and length count elements.
+/// Offset and length count elements of `dtype`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BufferRef {
     /// Number that no other buffer of this runtime has had.
     pub id: u64,
-    /// First element in the arena.
+    /// First element, counted from the arena's start.
     pub offset: usize,
     /// Number of elements.
     pub len: usize,
+    /// What they are.
+    pub dtype: Dtype,
 }
 
 impl BufferRef {
@@ -66,17 +106,27 @@ impl BufferRef {
             self.len
         );
         BufferRef {
-            id: self.id,
             offset: self.offset + from,
             len,
+            ..*self
         }
+    }
+
+    /// Bytes of its elements.
+    pub fn bytes(&self) -> u64 {
+        (self.dtype.bytes() * self.len) as u64
     }
 }
 
 impl std::fmt::Debug for BufferRef {
-    /// `b12[4096+256]`: the twelfth buffer, at element 4096 of the arena, 256 elements long.
+    /// `b12[4096+256]`: the twelfth buffer, at element 4096 of the arena, 256 elements long; `b12[8192+256 bf16]` where they
+    /// are not four bytes wide.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "b{}[{}+{}]", self.id >> SLOT_BITS, self.offset, self.len)
+        write!(f, "b{}[{}+{}", self.id >> SLOT_BITS, self.offset, self.len)?;
+        match self.dtype {
+            Dtype::F32 | Dtype::U32 => write!(f, "]"),
+            Dtype::Bf16 => write!(f, " bf16]"),
+        }
     }
 }
 

@@ -90,6 +90,7 @@ commands! {
     Fill(crate::ops::fill::Fill),
     FillRandom(crate::ops::random::FillRandom),
     Copy(crate::ops::copy::Copy),
+    Cast(crate::ops::cast::Cast),
     CacheAppend(crate::ops::cache::CacheAppend),
     Nll(crate::ops::nll::Nll),
     Map(crate::ops::elementwise::Map),

@@ -1,6 +1,6 @@
 //! What the host keeps between calls, and the path of a command from the program into a queue.
 
-use crate::buffer::{BufferRef, Kind};
+use crate::buffer::{BufferRef, Dtype, Kind};
 use crate::error::RuntimeError;
 use crate::ledger::Ledger;
 use crate::queue::Queue;
@@ -54,9 +54,15 @@ impl Host {
     }
 
     /// A block on every device.
-    pub(crate) fn alloc(&mut self, mesh: &Mesh, len: usize, kind: Kind) -> Result<BufferRef, RuntimeError> {
+    pub(crate) fn alloc(
+        &mut self,
+        mesh: &Mesh,
+        dtype: Dtype,
+        len: usize,
+        kind: Kind,
+    ) -> Result<BufferRef, RuntimeError> {
         self.failure()?;
-        let buffer = self.ledger.alloc(len, kind, self.phase)?;
+        let buffer = self.ledger.alloc(dtype, len, kind, self.phase)?;
         // Not part of the program, so neither booked nor recorded.
         if cfg!(debug_assertions) && self.cpu.is_some() {
             self.enqueue(mesh, Queue::Compute, Task::Undefine(Undefine { buffer }), Phase::Other);
@@ -252,5 +258,6 @@ impl StreamHash {
         self.word(buffer.id);
         self.word(buffer.offset as u64);
         self.word(buffer.len as u64);
+        self.word(buffer.dtype as u64);
     }
 }

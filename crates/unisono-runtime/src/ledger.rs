@@ -2,7 +2,7 @@
 //!
 //! Everything here happens in program order on the host, so it is the same on every backend and machine.
 
-use crate::buffer::{BufferRef, Kind, SLOT_BITS};
+use crate::buffer::{BufferRef, Dtype, Kind, SLOT_BITS};
 use crate::error::RuntimeError;
 use crate::pool::{Block, Marks, Pool};
 use crate::report::{MemoryReport, Phase};
@@ -19,8 +19,8 @@ pub(crate) struct Ledger {
 
 /// What is known of a live buffer.
 struct Slot {
-    id: u64,
-    len: usize,
+    /// All of it; its id is 0 where the slot is vacant.
+    whole: BufferRef,
     block: Block,
     kind: Kind,
     /// Entries of each queue that must have ended before the whole buffer may be read.
@@ -59,8 +59,15 @@ impl Ledger {
     }
 
     /// A block for `len` elements.
-    pub(crate) fn alloc(&mut self, len: usize, kind: Kind, phase: Phase) -> Result<BufferRef, RuntimeError> {
-        let asked = (Pool::counted(len) as u64).saturating_mul(4);
+    pub(crate) fn alloc(
+        &mut self,
+        dtype: Dtype,
+        len: usize,
+        kind: Kind,
+        phase: Phase,
+    ) -> Result<BufferRef, RuntimeError> {
+        let words = dtype.words(len);
+        let asked = (Pool::counted(words) as u64).saturating_mul(4);
         let needed = self.memory.current.saturating_add(asked);
         let refused = |limit: u64, used: u64| RuntimeError::OutOfMemory {
             needed,
@@ -72,7 +79,7 @@ impl Ledger {
         if let Some(limit) = self.limit.filter(|limit| needed > *limit) {
             return Err(refused(limit, self.memory.current));
         }
-        let Some(block) = self.pool.take(len) else {
+        let Some(block) = self.pool.take(words) else {
             return Err(refused(self.limit.unwrap_or(u64::MAX), self.memory.current));
         };
         self.account(kind, asked, phase);
@@ -91,18 +98,19 @@ impl Ledger {
         self.next += 1;
         let id = self.next << SLOT_BITS | slot as u64;
         let entry = &mut self.slots[slot];
-        entry.id = id;
-        entry.len = len;
+        let whole = BufferRef {
+            id,
+            offset: block.offset * (4 / dtype.bytes()),
+            len,
+            dtype,
+        };
+        entry.whole = whole;
         entry.block = block;
         entry.kind = kind;
         entry.written = block.marks;
         entry.used = block.marks;
         entry.parts.clear();
-        Ok(BufferRef {
-            id,
-            offset: block.offset,
-            len,
-        })
+        Ok(whole)
     }
 
     /// Gives a buffer's block back.
@@ -110,12 +118,15 @@ impl Ledger {
         let index = self.index(buffer, "free");
         let slot = &mut self.slots[index];
         slot.fold_parts();
-        slot.id = 0;
+        slot.whole.id = 0;
         let block = Block {
             marks: slot.used,
             ..slot.block
         };
-        let (kind, bytes) = (slot.kind, 4 * Pool::counted(slot.len) as u64);
+        let (kind, bytes) = (
+            slot.kind,
+            4 * Pool::counted(slot.whole.dtype.words(slot.whole.len)) as u64,
+        );
         self.pool.give(block);
         // Slots are numbered below 2^SLOT_BITS, which fits.
         self.vacant.push(index as u32);
@@ -182,15 +193,17 @@ impl Ledger {
 
     fn index(&self, buffer: BufferRef, name: &str) -> usize {
         let index = (buffer.id & ((1 << SLOT_BITS) - 1)) as usize;
-        let slot = self.slots.get(index).filter(|slot| slot.id == buffer.id);
+        let slot = self.slots.get(index).filter(|slot| slot.whole.id == buffer.id);
         let Some(slot) = slot else {
             panic!("bug in unisono: {name} uses {buffer:?}, which has been freed");
         };
-        let end = slot.block.offset + slot.len;
+        let whole = slot.whole;
+        let end = whole.offset + whole.len;
         assert!(
-            buffer.offset >= slot.block.offset && buffer.offset.checked_add(buffer.len).is_some_and(|last| last <= end),
-            "bug in unisono: {name} uses {buffer:?}, which is not inside its block {:?}",
-            slot.block
+            buffer.dtype == whole.dtype
+                && buffer.offset >= whole.offset
+                && buffer.offset.checked_add(buffer.len).is_some_and(|last| last <= end),
+            "bug in unisono: {name} uses {buffer:?}, which is no part of {whole:?}"
         );
         index
     }
@@ -199,8 +212,12 @@ impl Ledger {
 impl Slot {
     fn empty() -> Slot {
         Slot {
-            id: 0,
-            len: 0,
+            whole: BufferRef {
+                id: 0,
+                offset: 0,
+                len: 0,
+                dtype: Dtype::F32,
+            },
             block: Block {
                 offset: 0,
                 size: 0,
@@ -230,7 +247,7 @@ impl Slot {
     }
 
     fn note(&mut self, buffer: BufferRef, queue: usize, mark: u64, write: bool) {
-        let whole = buffer.len == self.len;
+        let whole = buffer.len == self.whole.len;
         if queue == TRANSFER && !whole {
             if self.parts.len() == MAX_PARTS {
                 self.fold_parts();

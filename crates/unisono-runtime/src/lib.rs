@@ -22,7 +22,7 @@ mod sched;
 pub mod task;
 mod transfer;
 
-pub use buffer::{BufferRef, Kind};
+pub use buffer::{BufferRef, Dtype, Kind};
 pub use command::{Command, Cost, Group, Op};
 pub use error::RuntimeError;
 pub use options::{Backend, Options};

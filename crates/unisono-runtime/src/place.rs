@@ -1,7 +1,8 @@
 //! Where a tile runs: the mesh, the device, and the devices' memory.
 
-use crate::buffer::BufferRef;
+use crate::buffer::{BufferRef, Dtype};
 use crate::command::Op;
+use unisono_kernels::element::{Bf16, Floats, FloatsMut, OutFloats};
 use unisono_kernels::out::Out;
 use unisono_mesh::Mesh;
 
@@ -52,25 +53,75 @@ impl<'a> Place<'a> {
 
     /// The integers of `buffer` on this device.
     pub fn u32(&self, buffer: BufferRef) -> &'a [u32] {
-        let arena = self.arena(self.device, buffer, Access::Read);
+        let first = self.first(self.device, buffer, Access::Read, &WORDS);
         // SAFETY: as in `f32_on`; u32 and f32 have the same size and alignment and every bit pattern is valid for both.
-        unsafe { std::slice::from_raw_parts(arena.base.add(buffer.offset).cast::<u32>(), buffer.len) }
+        unsafe { std::slice::from_raw_parts(first.cast::<u32>(), buffer.len) }
     }
 
-    /// The bytes of `buffer` on this device, four an element.
+    /// The bytes of `buffer` on this device.
     pub fn u8(&self, buffer: BufferRef) -> &'a [u8] {
-        let arena = self.arena(self.device, buffer, Access::Read);
+        let first = self.first(self.device, buffer, Access::Read, &[buffer.dtype]);
         // SAFETY: as in `f32_on`; every byte of an element is a valid u8.
-        unsafe { std::slice::from_raw_parts(arena.base.add(buffer.offset).cast::<u8>(), 4 * buffer.len) }
+        unsafe { std::slice::from_raw_parts(first, buffer.dtype.bytes() * buffer.len) }
+    }
+
+    /// The numbers of `buffer` on this device, of whichever kind.
+    pub fn floats(&self, buffer: BufferRef) -> Floats<'a> {
+        self.floats_on(self.device, buffer)
+    }
+
+    /// The numbers of `buffer` on `device`, a peer in a collective, of whichever kind.
+    pub fn floats_on(&self, device: usize, buffer: BufferRef) -> Floats<'a> {
+        match buffer.dtype {
+            Dtype::F32 | Dtype::U32 => Floats::F32(self.f32_on(device, buffer)),
+            Dtype::Bf16 => {
+                let first = self.first(device, buffer, Access::Read, &[Dtype::Bf16]);
+                // SAFETY: as in `f32_on`; every bit pattern is valid.
+                Floats::Bf16(unsafe { std::slice::from_raw_parts(first.cast::<Bf16>(), buffer.len) })
+            }
+        }
+    }
+
+    /// `buffer` on this device, of whichever kind, for tiles that write disjoint parts of it.
+    pub fn out_floats(&self, buffer: BufferRef) -> OutFloats<'a> {
+        self.out_floats_on(self.device, buffer)
+    }
+
+    /// `buffer` on `device`, a peer in a collective, of whichever kind, for tiles that write disjoint parts of it.
+    pub fn out_floats_on(&self, device: usize, buffer: BufferRef) -> OutFloats<'a> {
+        match buffer.dtype {
+            Dtype::F32 | Dtype::U32 => OutFloats::F32(self.out_on(device, buffer)),
+            Dtype::Bf16 => {
+                let first = self.first(device, buffer, Access::Write, &[Dtype::Bf16]);
+                // SAFETY: as in `out_on`.
+                OutFloats::Bf16(unsafe { Out::shared(first.cast::<Bf16>(), buffer.len) })
+            }
+        }
+    }
+
+    /// The elements `from..from + len` of `buffer` on this device, of whichever kind, which this tile alone writes.
+    pub fn write_floats(&self, buffer: BufferRef, from: usize, len: usize) -> FloatsMut<'a> {
+        self.write_floats_on(self.device, buffer, from, len)
+    }
+
+    /// As [`Place::write_floats`], on `device`, a peer in a collective.
+    pub fn write_floats_on(&self, device: usize, buffer: BufferRef, from: usize, len: usize) -> FloatsMut<'a> {
+        // SAFETY: as in `write`.
+        unsafe {
+            match self.out_floats_on(device, buffer) {
+                OutFloats::F32(out) => FloatsMut::F32(out.slice(from, len)),
+                OutFloats::Bf16(out) => FloatsMut::Bf16(out.slice(from, len)),
+            }
+        }
     }
 
     /// The floats of `buffer` on `device`, a peer in a collective.
     pub fn f32_on(&self, device: usize, buffer: BufferRef) -> &'a [f32] {
-        let arena = self.arena(device, buffer, Access::Read);
-        // SAFETY: the range lies inside the arena (checked in `arena`), which is mapped, zero-initialised and outlives the
+        let first = self.first(device, buffer, Access::Read, &WORDS);
+        // SAFETY: the range lies inside the arena (checked in `first`), which is mapped, zero-initialised and outlives the
         // workers. The queues run a command only when every earlier writer of the buffer has ended and no later one has
         // begun, and the command declared that it reads it, so nobody writes these elements meanwhile.
-        unsafe { std::slice::from_raw_parts(arena.base.add(buffer.offset), buffer.len) }
+        unsafe { std::slice::from_raw_parts(first.cast::<f32>(), buffer.len) }
     }
 
     /// `buffer` on this device, for tiles that write disjoint parts of it.
@@ -80,17 +131,17 @@ impl<'a> Place<'a> {
 
     /// `buffer` on `device`, a peer in a collective, for tiles that write disjoint parts of it.
     pub fn out_on(&self, device: usize, buffer: BufferRef) -> Out<'a, f32> {
-        let arena = self.arena(device, buffer, Access::Write);
+        let first = self.first(device, buffer, Access::Write, &WORDS);
         // SAFETY: inside the arena as checked; the queues let only this command touch the buffer now, and an operation's
         // tiles write disjoint parts of it.
-        unsafe { Out::shared(arena.base.add(buffer.offset), buffer.len) }
+        unsafe { Out::shared(first.cast::<f32>(), buffer.len) }
     }
 
     /// `buffer` on this device as integers, for tiles that write disjoint parts of it.
     pub fn out_u32(&self, buffer: BufferRef) -> Out<'a, u32> {
-        let arena = self.arena(self.device, buffer, Access::Write);
+        let first = self.first(self.device, buffer, Access::Write, &WORDS);
         // SAFETY: as in `out_on`.
-        unsafe { Out::shared(arena.base.add(buffer.offset).cast::<u32>(), buffer.len) }
+        unsafe { Out::shared(first.cast::<u32>(), buffer.len) }
     }
 
     /// The elements `from..from + len` of `buffer` on this device, which this tile alone writes.
@@ -111,20 +162,27 @@ impl<'a> Place<'a> {
         unsafe { self.out_u32(buffer).slice(from, len) }
     }
 
-    fn arena(&self, device: usize, buffer: BufferRef, access: Access) -> Arena {
+    /// The address of the buffer's first element, which is aligned for it: arenas are, and offsets count elements.
+    fn first(&self, device: usize, buffer: BufferRef, access: Access, dtypes: &[Dtype]) -> *mut u8 {
         if cfg!(debug_assertions) {
             self.check_declared(device, buffer, access);
         }
-        let arena = self.arenas[device];
         assert!(
-            buffer
-                .offset
-                .checked_add(buffer.len)
-                .is_some_and(|end| end <= arena.len),
-            "bug in unisono: {buffer:?} lies outside the arena of {} elements",
+            dtypes.contains(&buffer.dtype),
+            "bug in unisono: {} touches {buffer:?}, whose elements are {}, as {dtypes:?}",
+            self.op.name(),
+            buffer.dtype.name()
+        );
+        let arena = self.arenas[device];
+        let size = buffer.dtype.bytes();
+        let end = buffer.offset.checked_add(buffer.len);
+        assert!(
+            end.is_some_and(|end| end <= 4 / size * arena.len),
+            "bug in unisono: {buffer:?} lies outside the arena of {} words",
             arena.len
         );
-        arena
+        // SAFETY: inside the arena, as just checked.
+        unsafe { arena.base.cast::<u8>().add(size * buffer.offset) }
     }
 
     /// What an operation writes it may also read: whoever must be waited for by a writer includes whoever a reader waits for.
@@ -132,7 +190,10 @@ impl<'a> Place<'a> {
         let mut declared = false;
         let mut see = |known: BufferRef| {
             let end = known.offset + known.len;
-            declared |= known.id == buffer.id && known.offset <= buffer.offset && buffer.offset + buffer.len <= end;
+            declared |= known.id == buffer.id
+                && known.dtype == buffer.dtype
+                && known.offset <= buffer.offset
+                && buffer.offset + buffer.len <= end;
         };
         self.op.writes(&mut see);
         if access == Access::Read {
@@ -146,6 +207,9 @@ impl<'a> Place<'a> {
         );
     }
 }
+
+/// What four bytes may be.
+const WORDS: [Dtype; 2] = [Dtype::F32, Dtype::U32];
 
 /// What a tile wants to do with a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The host's handle on the devices: memory, commands, values, reports.
 
 use crate::arena::Arenas;
-use crate::buffer::{BufferRef, Kind};
+use crate::buffer::{BufferRef, Dtype, Kind};
 use crate::command::Command;
 use crate::error::RuntimeError;
 use crate::host::Host;
@@ -129,7 +129,15 @@ impl Runtime {
     /// # Errors
     /// [`RuntimeError::OutOfMemory`], and [`RuntimeError::CommandFailed`] if an earlier command failed.
     pub fn alloc(&self, len: usize, kind: Kind) -> Result<Buffer, RuntimeError> {
-        let r = self.host().alloc(&self.inner.mesh, len, kind)?;
+        self.alloc_as(Dtype::F32, len, kind)
+    }
+
+    /// As [`Runtime::alloc`], for elements of any kind.
+    ///
+    /// # Errors
+    /// As [`Runtime::alloc`].
+    pub fn alloc_as(&self, dtype: Dtype, len: usize, kind: Kind) -> Result<Buffer, RuntimeError> {
+        let r = self.host().alloc(&self.inner.mesh, dtype, len, kind)?;
         Ok(Buffer {
             r,
             kind,
@@ -154,7 +162,7 @@ impl Runtime {
         self.push(Queue::Transfer, Task::Command(command.into()))
     }
 
-    /// Copies values to the devices, on the transfer queue.
+    /// Copies values to the devices, on the transfer queue. Floats on their way into bf16 are rounded to nearest even.
     ///
     /// # Errors
     /// [`RuntimeError::Length`] if there are not as many values as `to` has elements, or not as many arrays as devices;
@@ -165,7 +173,7 @@ impl Runtime {
         self.push(Queue::Transfer, Task::Upload(Upload { to, data }))
     }
 
-    /// Waits for the floats of `from` on one device.
+    /// Waits for the floats of `from` on one device; bf16 becomes f32, which is exact.
     ///
     /// # Errors
     /// As [`Runtime::read_later`] and [`Pending::wait`].

@@ -8,6 +8,8 @@ use crate::report::Phase;
 use crate::transfer::HostData;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use unisono_kernels::cast::cast;
+use unisono_kernels::element::{Bf16, Floats, FloatsMut};
 use unisono_kernels::scratch::Scratch;
 use unisono_mesh::Mesh;
 
@@ -101,7 +103,7 @@ impl Op for Upload {
     fn cost(&self, _mesh: &Mesh) -> Cost {
         Cost {
             flops: 0,
-            bytes: 4 * self.to.len as u64,
+            bytes: self.to.bytes(),
             link_bytes: 0,
         }
     }
@@ -110,22 +112,26 @@ impl Op for Upload {
         tiles(self.to.len)
     }
 
-    fn run(&self, place: &Place<'_>, tile: usize, _scratch: &mut Scratch) {
+    fn run(&self, place: &Place<'_>, tile: usize, scratch: &mut Scratch) {
         let range = range(tile, self.to.len);
         let (from, len) = (range.start, range.len());
+        let floats = |data: &[f32]| {
+            cast(
+                scratch.isa(),
+                Floats::F32(&data[range.clone()]),
+                place.write_floats(self.to, from, len),
+            );
+        };
+        let words = |data: &[u32]| {
+            place
+                .write_u32(self.to, from, len)
+                .copy_from_slice(&data[range.clone()])
+        };
         match &self.data {
-            HostData::F32(data) => place.write(self.to, from, len).copy_from_slice(&data[range]),
-            HostData::U32(data) => place.write_u32(self.to, from, len).copy_from_slice(&data[range]),
-            HostData::F32PerDevice(data) => {
-                place
-                    .write(self.to, from, len)
-                    .copy_from_slice(&data[place.device][range]);
-            }
-            HostData::U32PerDevice(data) => {
-                place
-                    .write_u32(self.to, from, len)
-                    .copy_from_slice(&data[place.device][range]);
-            }
+            HostData::F32(data) => floats(data),
+            HostData::U32(data) => words(data),
+            HostData::F32PerDevice(data) => floats(&data[place.device]),
+            HostData::U32PerDevice(data) => words(&data[place.device]),
         }
     }
 }
@@ -179,7 +185,7 @@ impl Op for Download {
     fn cost(&self, _mesh: &Mesh) -> Cost {
         Cost {
             flops: 0,
-            bytes: 4 * self.from.len as u64,
+            bytes: self.from.bytes(),
             link_bytes: 0,
         }
     }
@@ -192,7 +198,10 @@ impl Op for Download {
 
     fn run(&self, place: &Place<'_>, _tile: usize, _scratch: &mut Scratch) {
         let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
-        values.extend_from_slice(place.f32(self.from));
+        match place.floats(self.from) {
+            Floats::F32(from) => values.extend_from_slice(from),
+            Floats::Bf16(from) => values.extend(from.iter().map(|x| x.to_f32())),
+        }
     }
 }
 
@@ -205,6 +214,8 @@ pub struct Undefine {
 
 /// The bits of the NaN.
 pub const UNDEFINED: u32 = 0x7fc0_dead;
+/// As [`UNDEFINED`], in bf16.
+const UNDEFINED_BF16: Bf16 = Bf16::from_bits(0x7fde);
 
 impl Op for Undefine {
     fn name(&self) -> &'static str {
@@ -227,6 +238,9 @@ impl Op for Undefine {
 
     fn run(&self, place: &Place<'_>, tile: usize, _scratch: &mut Scratch) {
         let range = range(tile, self.buffer.len);
-        place.write_u32(self.buffer, range.start, range.len()).fill(UNDEFINED);
+        match place.write_floats(self.buffer, range.start, range.len()) {
+            FloatsMut::F32(to) => to.fill(f32::from_bits(UNDEFINED)),
+            FloatsMut::Bf16(to) => to.fill(UNDEFINED_BF16),
+        }
     }
 }

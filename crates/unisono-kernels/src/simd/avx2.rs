@@ -110,6 +110,44 @@ impl Simd for Avx2 {
             _mm256_storeu_si256(p.add(8).cast(), v.1);
         }
     }
+    #[inline(always)]
+    unsafe fn load_u16(self, p: *const u16) -> U {
+        // SAFETY: 16 half-words are readable (the caller) by instructions that the token proves.
+        unsafe {
+            Pair(
+                _mm256_cvtepu16_epi32(_mm_loadu_si128(p.cast())),
+                _mm256_cvtepu16_epi32(_mm_loadu_si128(p.add(8).cast())),
+            )
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_u16_partial(self, p: *const u16, n: usize) -> U {
+        let mut all = [0; LANES];
+        // SAFETY: `n` half-words are readable, by the caller's word; the array holds 16.
+        unsafe {
+            all[..n].copy_from_slice(std::slice::from_raw_parts(p, n));
+            self.load_u16(all.as_ptr())
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_u16(self, p: *mut u16, v: U) {
+        // SAFETY: as for `load_u16`. The high halves are cleared first, because the packing saturates; it packs within 128
+        // bits, which the permutation puts right.
+        unsafe {
+            let low = _mm256_set1_epi32(0xffff);
+            let packed = _mm256_packus_epi32(_mm256_and_si256(v.0, low), _mm256_and_si256(v.1, low));
+            _mm256_storeu_si256(p.cast(), _mm256_permute4x64_epi64::<0b11_01_10_00>(packed));
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_u16_partial(self, p: *mut u16, v: U, n: usize) {
+        let mut all = [0; LANES];
+        // SAFETY: the array holds 16 half-words; `n` are writable at `p`, by the caller's word.
+        unsafe {
+            self.store_u16(all.as_mut_ptr(), v);
+            std::slice::from_raw_parts_mut(p, n).copy_from_slice(&all[..n]);
+        }
+    }
 
     #[inline(always)]
     fn splat(self, x: f32) -> F {

@@ -63,6 +63,26 @@ impl Simd for Avx512 {
         // SAFETY: as for `load`.
         unsafe { _mm512_storeu_si512(p.cast(), v) }
     }
+    #[inline(always)]
+    unsafe fn load_u16(self, p: *const u16) -> __m512i {
+        // SAFETY: 16 half-words are readable (the caller) by instructions that the token proves.
+        unsafe { _mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn load_u16_partial(self, p: *const u16, n: usize) -> __m512i {
+        // SAFETY: half-words that the mask leaves out are not read.
+        unsafe { _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(self.first(n), p.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn store_u16(self, p: *mut u16, v: __m512i) {
+        // SAFETY: as for `load_u16`.
+        unsafe { _mm256_storeu_si256(p.cast(), _mm512_cvtepi32_epi16(v)) }
+    }
+    #[inline(always)]
+    unsafe fn store_u16_partial(self, p: *mut u16, v: __m512i, n: usize) {
+        // SAFETY: half-words that the mask leaves out are not written.
+        unsafe { _mm256_mask_storeu_epi16(p.cast(), self.first(n), _mm512_cvtepi32_epi16(v)) }
+    }
 
     #[inline(always)]
     fn splat(self, x: f32) -> __m512 {

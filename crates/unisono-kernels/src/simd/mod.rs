@@ -77,6 +77,27 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// `p` must be valid for writing 16 words.
     unsafe fn store_u(self, p: *mut u32, v: Self::U);
 
+    /// Reads 16 half-words into the low halves of the lanes.
+    ///
+    /// # Safety
+    /// `p` must be valid for reading 16 half-words.
+    unsafe fn load_u16(self, p: *const u16) -> Self::U;
+    /// Reads `n ≤ 16` half-words into the first lanes; the others are 0.
+    ///
+    /// # Safety
+    /// `p` must be valid for reading `n` half-words.
+    unsafe fn load_u16_partial(self, p: *const u16, n: usize) -> Self::U;
+    /// Writes the low halves of 16 lanes.
+    ///
+    /// # Safety
+    /// `p` must be valid for writing 16 half-words.
+    unsafe fn store_u16(self, p: *mut u16, v: Self::U);
+    /// Writes the low halves of the first `n ≤ 16` lanes; other memory is not touched.
+    ///
+    /// # Safety
+    /// `p` must be valid for writing `n` half-words.
+    unsafe fn store_u16_partial(self, p: *mut u16, v: Self::U, n: usize);
+
     /// `x` in each lane.
     fn splat(self, x: f32) -> Self::F;
     /// `x` in each lane.

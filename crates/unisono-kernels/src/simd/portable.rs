@@ -69,6 +69,31 @@ impl Simd for Portable {
         // SAFETY: 16 words are writable, by the caller's word.
         unsafe { p.cast::<U>().write_unaligned(v) }
     }
+    #[inline(always)]
+    unsafe fn load_u16(self, p: *const u16) -> U {
+        // SAFETY: 16 half-words are readable, by the caller's word.
+        let halves = unsafe { p.cast::<[u16; LANES]>().read_unaligned() };
+        from_fn(|i| u32::from(halves[i]))
+    }
+    #[inline(always)]
+    unsafe fn load_u16_partial(self, p: *const u16, n: usize) -> U {
+        // SAFETY: `n` half-words are readable, by the caller's word.
+        let halves = unsafe { std::slice::from_raw_parts(p, n) };
+        from_fn(|i| halves.get(i).map_or(0, |half| u32::from(*half)))
+    }
+    #[inline(always)]
+    unsafe fn store_u16(self, p: *mut u16, v: U) {
+        // SAFETY: 16 half-words are writable, by the caller's word.
+        unsafe { p.cast::<[u16; LANES]>().write_unaligned(v.map(|word| word as u16)) }
+    }
+    #[inline(always)]
+    unsafe fn store_u16_partial(self, p: *mut u16, v: U, n: usize) {
+        // SAFETY: `n` half-words are writable, by the caller's word.
+        let halves = unsafe { std::slice::from_raw_parts_mut(p, n) };
+        for (half, word) in halves.iter_mut().zip(v) {
+            *half = word as u16;
+        }
+    }
 
     #[inline(always)]
     fn splat(self, x: f32) -> F {

@@ -6,6 +6,7 @@
 pub mod all_reduce;
 pub mod attention;
 pub mod cache;
+pub mod cast;
 pub mod copy;
 pub mod cross_entropy;
 pub mod digest;
@@ -220,7 +221,7 @@ impl Region {
     }
 }
 
-/// Bytes of the buffers, four an element.
+/// Bytes of the buffers.
 pub(crate) fn bytes(buffers: &[BufferRef]) -> u64 {
-    buffers.iter().map(|buffer| 4 * buffer.len as u64).sum()
+    buffers.iter().map(BufferRef::bytes).sum()
 }
