@@ -1,7 +1,7 @@
 //! The table of a model's parameters.
 
 use unisono_tensor::create::{Init, ParameterDim, ParameterSpec};
-use unisono_tensor::{MeshDevice, Result, Tensor};
+use unisono_tensor::{Dtype, MeshDevice, Result, Tensor};
 
 /// First random site of parameters; dropout sites lie below.
 const PARAMETER_SITES: u32 = 0x8000_0000;
@@ -52,6 +52,8 @@ impl Parameter {
 /// The table under construction.
 pub struct Parameters {
     device: MeshDevice,
+    /// What activations are, and the copies of matrices and tables that they meet.
+    dtype: Dtype,
     rows: Vec<Parameter>,
 }
 
@@ -74,10 +76,17 @@ pub fn cut(len: usize, units: usize) -> ParameterDim {
 }
 
 impl Parameters {
-    /// An empty table on a mesh.
+    /// An empty table on a mesh, for activations in f32.
     pub fn new(device: &MeshDevice) -> Parameters {
+        Parameters::with_dtype(device, Dtype::F32)
+    }
+
+    /// An empty table on a mesh, for activations in `dtype`: in bf16, matrices and tables keep a rounded copy beside their f32
+    /// values ([`Tensor::keep_copy`]).
+    pub fn with_dtype(device: &MeshDevice, dtype: Dtype) -> Parameters {
         Parameters {
             device: device.clone(),
+            dtype,
             rows: Vec::new(),
         }
     }
@@ -132,6 +141,9 @@ impl Parameters {
     /// As [`Parameters::normal`].
     pub fn add(&mut self, name: &str, spec: ParameterSpec, decay: bool) -> Result<Tensor> {
         let tensor = self.device.parameter(name, &spec)?;
+        if spec.dims.len() > 1 {
+            tensor.keep_copy(self.dtype)?;
+        }
         self.rows.push(Parameter {
             name: name.into(),
             tensor: tensor.clone(),
@@ -152,6 +164,11 @@ impl Parameters {
     /// The devices that the parameters live on.
     pub fn device(&self) -> &MeshDevice {
         &self.device
+    }
+
+    /// What activations are.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
     }
 
     /// The finished table.

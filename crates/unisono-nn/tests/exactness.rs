@@ -8,6 +8,7 @@ use unisono_kernels::isa::Isa;
 use unisono_kernels::philox::Stream;
 use unisono_nn::layers::Activation;
 use unisono_nn::models::{GptConfig, Positions};
+use unisono_tensor::Dtype;
 
 /// Runs the task on every layout and compares with one device.
 fn all_equal(task: &Task, layouts: &[Layout]) {
@@ -15,6 +16,16 @@ fn all_equal(task: &Task, layouts: &[Layout]) {
 }
 
 fn equal(task: &Task, layouts: &[Layout], learns: bool) {
+    for dtype in [Dtype::F32, Dtype::Bf16] {
+        let config = GptConfig {
+            dtype,
+            ..task.config.clone()
+        };
+        equal_in(&Task { config, ..task.clone() }, layouts, learns);
+    }
+}
+
+fn equal_in(task: &Task, layouts: &[Layout], learns: bool) {
     let reference = task.run(&on(&[])).expect("one device trains");
     assert!(
         reference.losses.iter().all(|loss| loss.is_finite()),

@@ -6,7 +6,7 @@ use unisono_nn::models::{Gpt, GptConfig, Positions};
 use unisono_nn::optimizers::{AdamW, AdamWConfig, Sgd, SgdConfig};
 use unisono_nn::{GradientNorm, Model, Optimizer, Parameter, StepLoss};
 use unisono_tensor::create::{Init, ParameterDim, ParameterSpec};
-use unisono_tensor::{Mesh, MeshDevice, Options, Result, Rows, Tensor};
+use unisono_tensor::{Dtype, Mesh, MeshDevice, Options, Result, Rows, Tensor};
 
 const HEADS: usize = 2;
 const WIDTH: usize = 8;
@@ -75,6 +75,7 @@ fn config(tied: bool) -> GptConfig {
         positions: Positions::Trainable,
         activation: Activation::GeluTanh,
         recompute: false,
+        dtype: Dtype::F32,
     }
 }
 

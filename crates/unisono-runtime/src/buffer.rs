@@ -70,6 +70,11 @@ impl Dtype {
         }
     }
 
+    /// Whether they are numbers with a fraction.
+    pub fn is_float(self) -> bool {
+        matches!(self, Dtype::F32 | Dtype::Bf16)
+    }
+
     /// Four-byte words that `len` elements take.
     pub(crate) fn words(self, len: usize) -> usize {
         match self {

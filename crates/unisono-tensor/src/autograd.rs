@@ -5,7 +5,7 @@
 
 use crate::error::TensorError;
 use crate::leaf::Leaf;
-use crate::tensor::{Meta, Tensor};
+use crate::tensor::{Dtype, Meta, Tensor};
 use crate::{MeshDevice, Result, Rows};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -22,6 +22,8 @@ pub type Backward = Rc<dyn Fn(&Tensor) -> Result<Vec<Option<Tensor>>>>;
 pub(crate) struct Edge {
     node: Option<Rc<Node>>,
     leaf: Option<Rc<Leaf>>,
+    /// What the input's elements are, and so its gradient's.
+    dtype: Dtype,
 }
 
 /// One operation of the graph.
@@ -84,6 +86,7 @@ impl Tensor {
                 .map(|t| Edge {
                     node: t.inner.node.clone(),
                     leaf: t.inner.leaf.clone(),
+                    dtype: t.dtype(),
                 })
                 .collect(),
             backward: RefCell::new(Some(Rc::new(backward))),
@@ -214,7 +217,11 @@ fn run(device: &MeshDevice, root: &Tensor, seed: &Tensor, retain: bool) -> Resul
         let gradients = backward(&gradient)?;
         drop((backward, gradient));
         for (input, gradient) in node.inputs.iter().zip(gradients) {
-            let Some(gradient) = gradient else { continue };
+            let Some(mut gradient) = gradient else { continue };
+            // A sum is rounded once, when it is complete and before it meets another gradient.
+            if gradient.meta().partial.is_none() {
+                gradient = gradient.to_dtype(input.dtype)?;
+            }
             if let Some(leaf) = &input.leaf {
                 leaf.add(&gradient)?;
             } else if let Some(before) = &input.node {

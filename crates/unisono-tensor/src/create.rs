@@ -399,7 +399,8 @@ impl Tensor {
             false => HostData::F32(Arc::from(values)),
             true => HostData::F32PerDevice(self.shards(values)),
         };
-        Ok(self.device().runtime().upload(self.buffer(), data)?)
+        self.device().runtime().upload(self.buffer(), data)?;
+        self.renew_copy()
     }
 
     /// Copies integers in row-major order of the whole tensor to the shards.

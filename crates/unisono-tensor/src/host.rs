@@ -7,12 +7,12 @@ use crate::tensor::{Dtype, Tensor};
 use unisono_runtime::Pending;
 
 impl Tensor {
-    /// All values in row-major order. A cut tensor is put together from its shards; of replicas the first device's is read.
+    /// All values in row-major order, as f32. A cut tensor is put together from its shards; of replicas the first device's is read.
     ///
     /// # Errors
     /// A partial sum, integers, or a failed command.
     pub fn to_vec(&self) -> Result<Vec<f32>> {
-        self.expect_dtype("to_vec", Dtype::F32)?;
+        self.expect_float("to_vec")?;
         self.assemble(|device| Ok(self.device().runtime().read_f32(self.buffer(), device)?))
     }
 

@@ -6,7 +6,7 @@
 
 use crate::autograd::add;
 use crate::error::TensorError;
-use crate::tensor::{Meta, Tensor};
+use crate::tensor::{Dtype, Meta, Tensor};
 use crate::{MeshDevice, Result, Rows};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -25,6 +25,8 @@ pub(crate) struct Leaf {
     plain: RefCell<Option<Tensor>>,
     /// The gradient after [`sync_gradients`].
     ready: RefCell<Option<Tensor>>,
+    /// The same values in another kind; see [`Tensor::keep_copy`].
+    pub copy: RefCell<Option<Tensor>>,
 }
 
 /// The accumulator of one use.
@@ -80,6 +82,7 @@ impl Tensor {
                 uses: RefCell::default(),
                 plain: RefCell::default(),
                 ready: RefCell::default(),
+                copy: RefCell::default(),
             }));
         }
         Ok(tensor)
@@ -159,6 +162,7 @@ impl WeightGrad {
         }
         let meta = Meta {
             rows: None,
+            dtype: Dtype::F32,
             ..weight.meta().clone()
         };
         let size = meta.len();
@@ -370,6 +374,7 @@ fn finish(tensor: &Tensor, leaf: &Leaf, accumulator: &Use) -> Result<Tensor> {
     }
     let meta = Meta {
         rows: None,
+        dtype: Dtype::F32,
         ..tensor.meta().clone()
     };
     Ok(Tensor::view(tensor.device(), accumulator.memory.clone(), first, meta))

@@ -23,6 +23,7 @@ pub mod error;
 pub mod host;
 pub mod leaf;
 pub mod ops;
+pub mod precision;
 pub mod recompute;
 pub mod rows;
 pub mod tensor;

@@ -7,17 +7,9 @@ use crate::leaf::Leaf;
 use crate::{Result, Rows};
 use std::rc::Rc;
 use unisono_mesh::{AxisHandle, Placement};
+pub use unisono_runtime::Dtype;
 use unisono_runtime::ops::{Region, RegionDim};
 use unisono_runtime::{Buffer, BufferRef, Kind};
-
-/// What the elements are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Dtype {
-    /// 32-bit floating point.
-    F32,
-    /// 32-bit unsigned integers: token ids, masks.
-    U32,
-}
 
 /// A multidimensional array on the devices of a mesh. A clone is another handle on the same values.
 #[derive(Clone)]
@@ -97,7 +89,7 @@ impl Tensor {
     /// A new tensor with memory of its own and undefined values.
     pub(crate) fn empty(device: &MeshDevice, meta: Meta, kind: Kind) -> Result<Tensor> {
         let slots = meta.partial.map_or(1, |partial| partial.slots);
-        let memory = Rc::new(device.runtime().alloc(meta.len() * slots, kind)?);
+        let memory = Rc::new(device.runtime().alloc_as(meta.dtype, meta.len() * slots, kind)?);
         let buffer = memory.r();
         Ok(Tensor::view(device, memory, buffer, meta))
     }
@@ -229,7 +221,16 @@ impl Tensor {
         } else {
             Err(TensorError::Argument {
                 op,
-                what: format!("a tensor of {:?} was given, {dtype:?} is needed", self.dtype()),
+                what: format!(
+                    "a tensor of {} was given, {} is needed{}",
+                    self.dtype().name(),
+                    dtype.name(),
+                    if self.dtype().is_float() && dtype.is_float() {
+                        ": cast it with to_dtype() first"
+                    } else {
+                        ""
+                    }
+                ),
             })
         }
     }

@@ -8,10 +8,10 @@ use std::time::Instant;
 use unisono_nn::Model;
 use unisono_nn::layers::Activation;
 use unisono_nn::models::{Gpt, GptConfig, Positions};
-use unisono_tensor::MeshDevice;
+use unisono_tensor::{Dtype, MeshDevice};
 use unisono_train::generate::{Decoder, Request, Sampling, generate};
 
-fn config(num_blocks: usize, embedding_dim: usize, num_heads: usize, vocab_size: usize, positions: usize) -> GptConfig {
+fn config([num_blocks, embedding_dim, num_heads, vocab_size, positions]: [usize; 5], dtype: Dtype) -> GptConfig {
     GptConfig {
         vocab_size,
         max_sequence_length: positions,
@@ -26,6 +26,7 @@ fn config(num_blocks: usize, embedding_dim: usize, num_heads: usize, vocab_size:
         positions: Positions::Trainable,
         activation: Activation::Gelu,
         recompute: false,
+        dtype,
     }
 }
 
@@ -38,14 +39,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         device.runtime().isa().name()
     );
     let shapes = [
-        ("default, 4 layers, 128 wide", config(4, 128, 4, 65, 256)),
-        ("GPT-2, 12 layers, 768 wide", config(12, 768, 12, 50_257, 1024)),
+        ("default, 4 layers, 128 wide", [4, 128, 4, 65, 256], Dtype::F32),
+        ("default, 4 layers, 128 wide", [4, 128, 4, 65, 256], Dtype::Bf16),
+        ("GPT-2, 12 layers, 768 wide", [12, 768, 12, 50_257, 1024], Dtype::F32),
+        ("GPT-2, 12 layers, 768 wide", [12, 768, 12, 50_257, 1024], Dtype::Bf16),
     ];
-    for (name, config) in shapes {
+    for (name, shape, dtype) in shapes {
+        let config = config(shape, dtype);
         let positions = config.max_sequence_length;
         let model = Gpt::new(&device, config)?;
-        let bytes = 4 * model.num_parameters();
-        println!("{name}: {:.1} M parameters", model.num_parameters() as f64 / 1e6);
+        let bytes = dtype.bytes() * model.num_parameters();
+        println!(
+            "{name}, {}: {:.1} M parameters",
+            dtype.name(),
+            model.num_parameters() as f64 / 1e6
+        );
 
         let prompt: Vec<u32> = (0..positions / 2).map(|i| (i * 7 % 65) as u32).collect();
         let mut decoder = Decoder::new(&model, 1, positions)?;

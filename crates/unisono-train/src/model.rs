@@ -50,6 +50,7 @@ impl ModelSpec {
                 },
                 activation: activation(c.activation),
                 recompute: c.runner_type == RunnerType::MemoryEfficient,
+                dtype: config.training.dtype,
             }),
             ModelConfig::Linear(c) => ModelSpec::Perceptron(PerceptronConfig {
                 inputs: c.input_features,
@@ -58,6 +59,7 @@ impl ModelSpec {
                 units: 1,
                 bias: c.bias,
                 activation: Activation::None,
+                dtype: config.training.dtype,
             }),
             ModelConfig::Mlp(c) => ModelSpec::Perceptron(PerceptronConfig {
                 inputs: c.input_features,
@@ -66,6 +68,7 @@ impl ModelSpec {
                 units: hidden_units(&c.hidden_features),
                 bias: c.bias,
                 activation: activation(c.activation),
+                dtype: config.training.dtype,
             }),
         }
     }

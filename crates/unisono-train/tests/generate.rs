@@ -8,7 +8,7 @@ use unisono_kernels::random::fill_normal;
 use unisono_nn::Model;
 use unisono_nn::layers::Activation;
 use unisono_nn::models::{Gpt, GptConfig, Positions};
-use unisono_tensor::{Mesh, MeshDevice, Options};
+use unisono_tensor::{Dtype, Mesh, MeshDevice, Options};
 use unisono_train::generate::{
     Batching, Decoder, End, Finish, GenerateError, Output, Request, Sampling, TextRequest, generate, generate_text,
     generate_with,
@@ -31,6 +31,7 @@ fn config() -> GptConfig {
         positions: Positions::Trainable,
         activation: Activation::Gelu,
         recompute: false,
+        dtype: Dtype::F32,
     }
 }
 

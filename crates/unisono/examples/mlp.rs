@@ -25,6 +25,7 @@ pub fn train(mesh: &str, steps: u64) -> Result<Vec<f32>> {
             units: 8,
             bias: true,
             activation: Activation::GeluTanh,
+            dtype: Dtype::F32,
         },
     )?;
     let parameters = model.parameters();

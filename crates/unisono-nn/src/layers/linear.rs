@@ -176,10 +176,12 @@ impl RowParallelLinear {
             return x.linear(&self.weight, self.bias.as_ref(), Activation::None);
         }
         let sum = x.linear(&self.weight, None, Activation::None)?.all_reduce("tp")?;
-        match &self.bias {
-            Some(bias) => sum.add(bias),
-            None => Ok(sum),
-        }
+        let sum = match &self.bias {
+            Some(bias) => sum.add(bias)?,
+            None => sum,
+        };
+        // Complete and with its bias, it is rounded once, as it is on one device.
+        sum.to_dtype(x.dtype())
     }
 }
 

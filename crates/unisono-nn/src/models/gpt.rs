@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use unisono_tensor::ops::attention::{AttentionSpec, KvCache};
 use unisono_tensor::recompute::recompute;
-use unisono_tensor::{MeshDevice, Tensor, TensorError};
+use unisono_tensor::{Dtype, MeshDevice, Tensor, TensorError};
 
 /// Where a token's position comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +52,8 @@ pub struct GptConfig {
     pub activation: Activation,
     /// Whether blocks are computed again in the backward pass.
     pub recompute: bool,
+    /// What activations are: f32 or bf16. Weights, gradients and optimizer state are f32 in both.
+    pub dtype: Dtype,
 }
 
 /// One block: attention and perceptron, each after a norm and around a residual.
@@ -101,7 +103,7 @@ impl Gpt {
     /// A mesh that cannot cut the model's units evenly, or too little memory.
     pub fn new(device: &MeshDevice, config: GptConfig) -> Result<Gpt> {
         let c = &config;
-        let p = &mut Parameters::new(device);
+        let p = &mut Parameters::with_dtype(device, c.dtype);
         let wte = Embedding::new(p, "wte", c.vocab_size, c.embedding_dim, c.num_groups)?;
         let wpe = match c.positions {
             Positions::Trainable => p.normal(
@@ -109,7 +111,9 @@ impl Gpt {
                 vec![whole(c.max_sequence_length), whole(c.embedding_dim)],
                 0.02,
             )?,
-            Positions::Fixed => sinusoidal_positions(device, c.max_sequence_length, c.embedding_dim)?,
+            Positions::Fixed => {
+                sinusoidal_positions(device, c.max_sequence_length, c.embedding_dim)?.to_dtype(c.dtype)?
+            }
         };
         let blocks = (0..c.num_blocks)
             .map(|i| Block::new(p, i, c).map(Rc::new))
@@ -206,7 +210,16 @@ impl Gpt {
         let device = self.device();
         let groups = self.config.num_groups / device.mesh().axis_size("tp");
         (0..self.blocks.len())
-            .map(|_| KvCache::new(device, &self.config.attention(), groups, batch, capacity))
+            .map(|_| {
+                KvCache::new(
+                    device,
+                    &self.config.attention(),
+                    groups,
+                    batch,
+                    capacity,
+                    self.config.dtype,
+                )
+            })
             .collect()
     }
 

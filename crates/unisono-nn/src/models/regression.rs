@@ -4,7 +4,7 @@ use super::Model;
 use crate::Result;
 use crate::layers::{Activation, ColumnParallelLinear, Linear, RowParallelLinear};
 use crate::parameter::{Parameter, Parameters};
-use unisono_tensor::{MeshDevice, Tensor};
+use unisono_tensor::{Dtype, MeshDevice, Tensor};
 
 /// Everything that defines the model.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +21,8 @@ pub struct PerceptronConfig {
     pub bias: bool,
     /// Between the layers.
     pub activation: Activation,
+    /// What activations are: f32 or bf16. Samples, predictions and losses are f32 in both.
+    pub dtype: Dtype,
 }
 
 enum Layer {
@@ -45,7 +47,7 @@ impl Perceptron {
     /// A mesh that cannot cut the hidden units evenly, or too little memory.
     pub fn new(device: &MeshDevice, config: PerceptronConfig) -> Result<Perceptron> {
         let c = &config;
-        let p = &mut Parameters::new(device);
+        let p = &mut Parameters::with_dtype(device, c.dtype);
         let mut sizes = vec![c.inputs];
         sizes.extend(&c.hidden);
         sizes.push(c.outputs);
@@ -74,7 +76,7 @@ impl Perceptron {
     /// # Errors
     /// A shape that does not fit.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let mut x = x.clone();
+        let mut x = x.to_dtype(self.config.dtype)?;
         for (i, layer) in self.layers.iter().enumerate() {
             let last = i + 1 == self.layers.len();
             let activation = if last { Activation::None } else { self.config.activation };
@@ -84,7 +86,7 @@ impl Perceptron {
                 Layer::Row(layer) => layer.forward(&x)?.activate(activation)?,
             };
         }
-        Ok(x)
+        x.to_dtype(Dtype::F32)
     }
 }
 

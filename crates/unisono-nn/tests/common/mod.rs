@@ -9,7 +9,7 @@ use unisono_nn::layers::Activation;
 use unisono_nn::models::{Gpt, GptConfig, Positions};
 use unisono_nn::optimizers::{AdamW, AdamWConfig};
 use unisono_nn::{GradientNorm, Model, Optimizer};
-use unisono_tensor::{Mesh, MeshDevice, Options, Result, Rows, Tensor};
+use unisono_tensor::{Dtype, Mesh, MeshDevice, Options, Result, Rows, Tensor};
 
 /// Where and how a run is made: all that must not show in its bits.
 #[derive(Clone, Debug)]
@@ -100,6 +100,7 @@ pub fn tiny() -> GptConfig {
         positions: Positions::Trainable,
         activation: Activation::Gelu,
         recompute: false,
+        dtype: Dtype::F32,
     }
 }
 

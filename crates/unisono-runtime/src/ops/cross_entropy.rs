@@ -7,6 +7,7 @@ use crate::buffer::BufferRef;
 use crate::command::{Cost, Op};
 use crate::place::Place;
 use unisono_kernels::cross_entropy as kernel;
+use unisono_kernels::cast::cast;
 use unisono_kernels::scratch::Scratch;
 use unisono_mesh::{AxisHandle, Mesh};
 
@@ -214,11 +215,13 @@ impl Op for TokenLoss {
     }
 }
 
-/// Logits become their gradient in place: `(exp(l − lse) − [is target]) · scale`, 0 for masked rows and padding.
+/// The gradient of logits: `(exp(l − lse) − [is target]) · scale`, 0 for masked rows and padding.
 #[derive(Clone, Debug)]
 pub struct LogitsGrad {
-    /// Rows of logits, overwritten by their gradient.
+    /// Rows of logits.
     pub logits: BufferRef,
+    /// Their gradients: the logits' own buffer, or another one of as many elements, in which bf16 is rounded once.
+    pub to: BufferRef,
     /// How they lie.
     pub vocabulary: Vocabulary,
     /// The rows' log-sums.
@@ -241,13 +244,13 @@ impl Op for LogitsGrad {
     }
 
     fn writes(&self, see: &mut dyn FnMut(BufferRef)) {
-        see(self.logits);
+        see(self.to);
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
         Cost {
             flops: 4 * self.logits.len as u64,
-            bytes: 2 * bytes(&[self.logits]),
+            bytes: bytes(&[self.logits, self.to]),
             link_bytes: 0,
         }
     }
@@ -260,18 +263,20 @@ impl Op for LogitsGrad {
         let Vocabulary { cols, .. } = self.vocabulary;
         let (valid, first) = (self.vocabulary.valid(place.device), self.vocabulary.first(place.device));
         let rows = tile_rows(tile, self.lse.len, cols);
-        let logits = place.write(self.logits, rows.start * cols, rows.len() * cols);
+        let (from, len) = (rows.start * cols, rows.len() * cols);
         let lse = &place.f32(self.lse)[rows.clone()];
         let targets = &place.u32(self.targets)[rows];
-        kernel::logits_grad(
-            scratch.isa(),
-            logits,
-            cols,
-            valid,
-            first as u32,
-            lse,
-            targets,
-            self.scale,
-        );
+        let (isa, scale) = (scratch.isa(), self.scale);
+        let gradient = |logits: &mut [f32]| {
+            kernel::logits_grad(isa, logits, cols, valid, first as u32, lse, targets, scale);
+        };
+        if self.to == self.logits {
+            return gradient(place.write(self.to, from, len));
+        }
+        // A tile fits the cache, so making it there first costs next to nothing.
+        let tile = scratch.floats(len);
+        tile.copy_from_slice(&place.f32(self.logits)[from..from + len]);
+        gradient(tile);
+        cast(isa, &*tile, place.write_floats(self.to, from, len));
     }
 }

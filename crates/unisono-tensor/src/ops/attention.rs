@@ -134,7 +134,8 @@ impl Tensor {
         let op = "attention";
         for t in [self, keys, values] {
             t.complete(op, "an input")?;
-            t.expect_dtype(op, Dtype::F32)?;
+            t.expect_float(op)?;
+            self.expect_same_dtype(op, t)?;
             if t.rank() == 3 {
                 uncut(op, t, 1)?;
             }
@@ -248,6 +249,7 @@ impl Tensor {
                 rule: "there must be as many of each".into(),
             });
         }
+        self.expect_same_dtype(op, &cache.keys)?;
         let runtime = self.device().runtime();
         runtime.issue(CacheAppend {
             fused: self.buffer(),
@@ -310,7 +312,7 @@ impl Tensor {
 
 impl KvCache {
     /// Room for `capacity` tokens of each of `batch` sequences (on each device), for the groups that `groups_per_device`
-    /// says a device holds.
+    /// says a device holds; `dtype` is that of the activations.
     ///
     /// # Errors
     /// Too little memory.
@@ -320,8 +322,9 @@ impl KvCache {
         groups_per_device: usize,
         batch: usize,
         capacity: usize,
+        dtype: Dtype,
     ) -> Result<KvCache> {
-        let meta = Meta::replicated(device, Dtype::F32, &[batch, groups_per_device, capacity, spec.head_dim]);
+        let meta = Meta::replicated(device, dtype, &[batch, groups_per_device, capacity, spec.head_dim]);
         let half = || Tensor::empty(device, meta.clone(), unisono_runtime::Kind::Cache);
         Ok(KvCache {
             keys: half()?,
@@ -409,7 +412,7 @@ fn narrowed(x: &Tensor, width: usize) -> Meta {
 /// Sequences, tokens and the layout of a device's part of a fused projection.
 fn fused_shape(op: &'static str, x: &Tensor, spec: &AttentionSpec) -> Result<(usize, usize, Fused)> {
     x.complete(op, "the projection")?;
-    x.expect_dtype(op, Dtype::F32)?;
+    x.expect_float(op)?;
     if x.rank() == 3 {
         uncut(op, x, 1)?;
     }

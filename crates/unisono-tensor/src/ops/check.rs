@@ -50,7 +50,7 @@ pub(crate) fn whole_last(op: &'static str, x: &Tensor) -> Result<()> {
 /// Fails where there is not one target for each row of `x`, on the same device.
 pub(crate) fn check_targets(op: &'static str, x: &Tensor, targets: &Tensor) -> Result<()> {
     same_device(op, x, targets)?;
-    x.expect_dtype(op, Dtype::F32)?;
+    x.expect_float(op)?;
     targets.expect_dtype(op, Dtype::U32)?;
     if x.rank() > 0 && targets.local_shape() == &x.local_shape()[..x.rank() - 1] {
         let rows = |p: &Placement| {

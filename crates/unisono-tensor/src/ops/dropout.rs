@@ -3,7 +3,7 @@
 use super::same_device;
 use crate::Result;
 use crate::error::TensorError;
-use crate::tensor::{Dtype, Tensor};
+use crate::tensor::Tensor;
 use unisono_runtime::ops::dropout::Dropout;
 
 impl Tensor {
@@ -23,6 +23,7 @@ impl Tensor {
     pub fn dropout_add(&self, residual: &Tensor, p: f32, site: u32) -> Result<Tensor> {
         same_device("dropout_add", self, residual)?;
         residual.complete("dropout_add", "the residual")?;
+        self.expect_same_dtype("dropout_add", residual)?;
         if residual.local_shape() != self.local_shape() || residual.placements() != self.placements() {
             return Err(TensorError::Shape {
                 op: "dropout_add",
@@ -40,7 +41,7 @@ impl Tensor {
 fn dropout(x: &Tensor, residual: Option<&Tensor>, p: f32, site: u32) -> Result<Tensor> {
     let op = "dropout";
     x.complete(op, "the input")?;
-    x.expect_dtype(op, Dtype::F32)?;
+    x.expect_float(op)?;
     if !(0.0..1.0).contains(&p) {
         return Err(TensorError::Argument {
             op,

@@ -5,7 +5,7 @@ use crate::Result;
 use crate::error::TensorError;
 use crate::leaf::{UseKey, WeightGrad};
 use crate::ops::shape::{expand, sum_to};
-use crate::tensor::{Dtype, Tensor};
+use crate::tensor::Tensor;
 use unisono_mesh::Placement;
 use unisono_runtime::ops::elementwise::{Binary, Combine, Map, MapGrad, Operand, Unary};
 use unisono_runtime::ops::fill::Fill;
@@ -42,7 +42,7 @@ impl Tensor {
         self.device().runtime().issue(Combine {
             f: Binary::Add,
             a: self.buffer(),
-            b: Operand::Buffer(table.buffer().part(0, used)),
+            b: Operand::Buffer(table.factor(op, self.dtype())?.buffer().part(0, used)),
             swapped: false,
             to: y.buffer(),
         })?;
@@ -131,7 +131,7 @@ impl Tensor {
     /// A partial sum.
     pub fn map(&self, f: Unary) -> Result<Tensor> {
         self.complete("map", "the tensor")?;
-        self.expect_dtype("map", Dtype::F32)?;
+        self.expect_float("map")?;
         let y = Tensor::activation(self.device(), self.meta().clone())?;
         self.device().runtime().issue(Map {
             f,
@@ -195,8 +195,8 @@ fn binary(op: &'static str, f: Binary, a: &Tensor, b: &Tensor) -> Result<Tensor>
     same_device(op, a, b)?;
     a.complete(op, "the left operand")?;
     b.complete(op, "the right operand")?;
-    a.expect_dtype(op, Dtype::F32)?;
-    b.expect_dtype(op, Dtype::F32)?;
+    a.expect_float(op)?;
+    a.expect_same_dtype(op, b)?;
     let size = |t: &Tensor| (t.rank(), t.meta().len());
     let (large, small) = if size(a) >= size(b) { (a, b) } else { (b, a) };
     check_placements(op, large, small)?;

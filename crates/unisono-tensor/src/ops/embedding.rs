@@ -48,13 +48,14 @@ impl Tensor {
             });
         }
         let mut meta = ids.meta().clone();
-        meta.dtype = Dtype::F32;
+        let values = self.looked_up();
+        meta.dtype = values.dtype();
         meta.local.push(cols);
         meta.units.push(1);
         let found = Tensor::activation(&device, meta.clone())?;
         let runtime = device.runtime();
         runtime.issue(Lookup {
-            table: self.buffer(),
+            table: values.buffer(),
             cols,
             axis,
             ids: ids.buffer(),

@@ -13,6 +13,7 @@ use unisono_kernels::gemm::Activation;
 use unisono_mesh::AxisHandle;
 use unisono_runtime::ops::SumShare;
 use unisono_runtime::ops::all_reduce::{AllReduce, Reduction};
+use unisono_runtime::ops::cast::Cast;
 use unisono_runtime::ops::cross_entropy::{LogitsGrad, LogitsMax, LogitsSum, TokenLoss, Vocabulary};
 use unisono_runtime::ops::elementwise::{Binary, Combine, Operand};
 use unisono_runtime::ops::gather::SelectRows;
@@ -66,6 +67,7 @@ impl Tensor {
     pub fn cross_entropy(&self, targets: &Tensor, vocabulary: usize, reduce: ReduceType) -> Result<Tensor> {
         let op = "cross_entropy";
         self.complete(op, "the logits")?;
+        self.expect_dtype(op, Dtype::F32)?;
         check_targets(op, self, targets)?;
         let device = self.device().clone();
         let axis = self.meta().axis_of(&device, self.rank() - 1);
@@ -90,6 +92,7 @@ impl Tensor {
             })?;
             runtime.issue(LogitsGrad {
                 logits: dx.buffer(),
+                to: dx.buffer(),
                 vocabulary: lie,
                 lse: work.lse.buffer(),
                 targets: targets.buffer(),
@@ -126,6 +129,7 @@ impl Tensor {
     pub fn nll_loss(&self, targets: &Tensor, reduce: ReduceType) -> Result<Tensor> {
         let op = "nll_loss";
         self.complete(op, "the log-probabilities")?;
+        self.expect_dtype(op, Dtype::F32)?;
         check_targets(op, self, targets)?;
         whole_last(op, self)?;
         let mut meta = targets.meta().clone();
@@ -199,6 +203,7 @@ impl Tensor {
         let axis = head.meta().axis_of(&device, 0);
         let head_sum = dim_sum(op, rows, head.meta().units[0], axis)?;
         let mut meta = self.meta().clone();
+        meta.dtype = Dtype::F32;
         meta.local.truncate(1);
         meta.units.truncate(1);
         let losses = Tensor::activation(&device, meta)?;
@@ -212,9 +217,11 @@ impl Tensor {
         let step = (LOGITS_BYTES / 4 / (tokens * rows).max(1)).clamp(1, batch.max(1));
         // The largest divisor of the batch that fits, so that the accumulator always grows by the same amount.
         let step = (1..=step).rev().find(|step| batch.is_multiple_of(*step)).unwrap_or(1);
+        let factor = head.factor(op, self.dtype())?;
         let pieces = Pieces {
             x: self,
             head,
+            factor: &factor,
             targets,
             vocabulary: Vocabulary {
                 size: vocabulary,
@@ -257,6 +264,8 @@ impl Tensor {
 struct Pieces<'a> {
     x: &'a Tensor,
     head: &'a Tensor,
+    /// The head's values in the kind of `x`.
+    factor: &'a Tensor,
     targets: &'a Tensor,
     vocabulary: Vocabulary,
     head_sum: SumShare,
@@ -288,7 +297,7 @@ impl Pieces<'_> {
             m,
             n: cols,
             a: Matrix::rows(self.part(self.x, from, count, self.width), self.width),
-            b: Matrix::transposed(self.head.buffer(), self.width),
+            b: Matrix::transposed(self.factor.buffer(), self.width),
             to: values.buffer(),
             to_batch: 0,
             slot: m * cols,
@@ -330,8 +339,15 @@ impl Pieces<'_> {
         let runtime = device.runtime();
         let m = count * self.tokens;
         let cols = self.vocabulary.cols;
+        // In f32 the gradient takes the logits' place; in bf16 it is rounded for the products that follow.
+        let rounded = match self.x.dtype() {
+            Dtype::F32 => None,
+            dtype => Some(Tensor::activation(device, Meta::replicated(device, dtype, &[m, cols]))?),
+        };
+        let d_logits = rounded.as_ref().unwrap_or(&logits.values).buffer();
         runtime.issue(LogitsGrad {
             logits: logits.values.buffer(),
+            to: d_logits,
             vocabulary: self.vocabulary,
             lse: logits.work.lse.buffer(),
             targets: self.part(self.targets, from, count, 1),
@@ -352,8 +368,8 @@ impl Pieces<'_> {
             batch: 1,
             m,
             n: self.width,
-            a: Matrix::rows(logits.values.buffer(), cols),
-            b: Matrix::rows(self.head.buffer(), self.width),
+            a: Matrix::rows(d_logits, cols),
+            b: Matrix::rows(self.factor.buffer(), self.width),
             to: product,
             to_batch: 0,
             slot: to.len,
@@ -365,14 +381,22 @@ impl Pieces<'_> {
         if let Some(partial) = partial {
             let reduction = Reduction::Sum { units: partial.units };
             let (axis, len) = (partial.axis, to.len);
+            let complete = if self.x.dtype() == Dtype::F32 {
+                to
+            } else {
+                product.part(0, len)
+            };
             runtime.issue(AllReduce {
                 axis,
                 reduction,
                 from: product,
                 slot: len,
                 len,
-                to,
+                to: complete,
             })?;
+            if complete != to {
+                runtime.issue(Cast { from: complete, to })?;
+            }
         }
         if !self.head.needs_grad() {
             return Ok(None);
@@ -382,7 +406,7 @@ impl Pieces<'_> {
             batch: 1,
             m: cols,
             n: self.width,
-            a: Matrix::transposed(logits.values.buffer(), cols),
+            a: Matrix::transposed(d_logits, cols),
             b: Matrix::rows(self.part(self.x, from, count, self.width), self.width),
             to: grad.target.buffer,
             to_batch: 0,

@@ -79,13 +79,15 @@ impl Tensor {
         if let Some(axis) = weight.meta().axis_of(self.device(), 0) {
             meta.placements[axis.index] = Placement::Shard(dim);
         }
+        // Logits: not rounded.
+        meta.dtype = Dtype::F32;
         let y = Tensor::activation(self.device(), meta)?;
         self.device().runtime().issue(MatMul {
             batch: 1,
             m: self.leading(),
             n: outer,
             a: Matrix::rows(self.buffer(), inner),
-            b: Matrix::transposed(weight.buffer(), inner),
+            b: Matrix::transposed(weight.factor(op, self.dtype())?.buffer(), inner),
             to: y.buffer(),
             to_batch: 0,
             slot: y.meta().len(),
@@ -109,6 +111,8 @@ impl Tensor {
         same_device(op, self, other)?;
         self.complete(op, "the left factor")?;
         other.complete(op, "the right factor")?;
+        self.expect_float(op)?;
+        self.expect_same_dtype(op, other)?;
         let (a, b) = (self.local_shape(), other.local_shape());
         let rank = self.rank();
         if rank < 2 || other.rank() != rank || a[..rank - 2] != b[..rank - 2] || a[rank - 1] != b[rank - 2] {
@@ -198,6 +202,8 @@ fn batched(a: &Tensor, a_transposed: bool, b: &Tensor, b_transposed: bool) -> Re
 struct Linear {
     x: Tensor,
     weight: Tensor,
+    /// The weight's values in the kind of `x`.
+    factor: Tensor,
     bias: Option<Tensor>,
     activation: Activation,
     /// Which gradients are wanted.
@@ -215,8 +221,11 @@ impl Linear {
         let op = "linear";
         same_device(op, x, weight)?;
         x.complete(op, "the input")?;
-        x.expect_dtype(op, Dtype::F32)?;
-        weight.expect_dtype(op, Dtype::F32)?;
+        x.expect_float(op)?;
+        let factor = weight.factor(op, x.dtype())?;
+        if let Some(bias) = bias {
+            bias.expect_dtype(op, Dtype::F32)?;
+        }
         let &[inner, outer] = weight.local_shape() else {
             return Err(TensorError::Shape {
                 op,
@@ -288,6 +297,7 @@ impl Linear {
         let layer = Linear {
             x: x.detach(),
             weight: weight.clone(),
+            factor,
             bias: bias.cloned(),
             activation,
             wants: [
@@ -334,6 +344,8 @@ impl Linear {
         if let Some(axis) = self.row_axis {
             meta.placements[axis.index] = Placement::Partial;
             meta.partial = partial_of(&sum);
+            // Rounded when it is complete.
+            meta.dtype = Dtype::F32;
         }
         let y = Tensor::activation(device, meta)?;
         let pre = match self.activation {
@@ -346,7 +358,7 @@ impl Linear {
             m: x.leading(),
             n: outer,
             a: Matrix::rows(x.buffer(), inner),
-            b: Matrix::rows(self.weight.buffer(), outer),
+            b: Matrix::rows(self.factor.buffer(), outer),
             to: y.buffer(),
             to_batch: 0,
             slot: y.meta().len(),
@@ -379,7 +391,8 @@ impl Linear {
             }
             _ => dy.clone(),
         };
-        let dy = &d_pre;
+        // That of a completed partial sum is f32, though it came from bf16.
+        let dy = &d_pre.to_dtype(self.x.dtype())?;
         let rows = self.x.batch_rows();
         let len = self.x.leading() / rows.count.max(1);
         let mut gradients = vec![None, None];
@@ -430,6 +443,7 @@ impl Linear {
         if let Some(axis) = self.column_axis {
             meta.placements[axis.index] = Placement::Partial;
             meta.partial = partial_of(&sum);
+            meta.dtype = Dtype::F32;
         }
         let dx = Tensor::activation(dy.device(), meta)?;
         dy.device().runtime().issue(MatMul {
@@ -437,7 +451,7 @@ impl Linear {
             m: dy.leading(),
             n: inner,
             a: Matrix::rows(dy.buffer(), outer),
-            b: Matrix::transposed(self.weight.buffer(), outer),
+            b: Matrix::transposed(self.factor.buffer(), outer),
             to: dx.buffer(),
             to_batch: 0,
             slot: dx.meta().len(),

@@ -35,11 +35,12 @@ fn norm(
     centred: bool,
 ) -> Result<Tensor> {
     x.complete(op, "the input")?;
-    x.expect_dtype(op, Dtype::F32)?;
+    x.expect_float(op)?;
     let cols = x.last();
     whole_last(op, x)?;
     for parameter in gamma.iter().chain(beta.iter()) {
         same_device(op, x, parameter)?;
+        parameter.expect_dtype(op, Dtype::F32)?;
         if parameter.local_shape() != [cols] {
             return Err(TensorError::Shape {
                 op,

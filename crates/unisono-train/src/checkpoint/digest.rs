@@ -32,6 +32,7 @@ pub fn result_part(config: &RunConfig) -> RunConfig {
             },
             tokenizer_type: t.tokenizer_type,
             validation_fraction: t.validation_fraction,
+            dtype: t.dtype,
             use_clip_grad_norm: t.use_clip_grad_norm,
             clip_grad_norm_max_norm: if t.use_clip_grad_norm {
                 t.clip_grad_norm_max_norm

@@ -64,6 +64,10 @@ fn training(
         tokenizer_type: tokenizer(values, model, &data_path, findings),
         data_path,
         validation_fraction: values.real("training_config.validation_fraction"),
+        dtype: match values.word("training_config.dtype").as_str() {
+            "bf16" => Dtype::Bf16,
+            _ => Dtype::F32,
+        },
         eval_every: values.int("training_config.eval_every"),
         eval_batches: values.maybe_int("training_config.eval_batches"),
         checkpoint_dir,

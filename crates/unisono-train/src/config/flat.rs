@@ -58,6 +58,7 @@ fn training(t: &TrainingConfig, out: &mut Out) {
         "training_config.validation_fraction",
         Value::Real(t.validation_fraction),
     ));
+    out.push(("training_config.dtype", text(t.dtype.name())));
     out.push(("training_config.eval_every", int(t.eval_every)));
     if let Some(batches) = t.eval_batches {
         out.push(("training_config.eval_batches", size(batches)));

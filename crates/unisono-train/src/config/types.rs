@@ -3,8 +3,9 @@
 //! The names are those of the YAML keys. Where the readers of tt-train differ in a default, the docstring says which
 //! one was taken; the table of keys (`keys`) holds the defaults themselves.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::path::PathBuf;
+pub use unisono_tensor::Dtype;
 
 /// Everything that a run's YAML says, resolved.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -21,6 +22,10 @@ pub struct RunConfig {
     pub device: DeviceConfig,
     /// How samples are drawn: `eval_config`.
     pub eval: EvalConfig,
+}
+
+fn dtype_name<S: Serializer>(dtype: &Dtype, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(dtype.name())
 }
 
 /// Batches, steps, data and checkpoints (`training_config`).
@@ -51,6 +56,9 @@ pub struct TrainingConfig {
     pub tokenizer_type: TokenizerType,
     /// Share of the data kept for validation, from its end. Default 0.1; 0 turns validation off.
     pub validation_fraction: f64,
+    /// What activations are, and what products multiply: f32 or bf16. Weights, gradients and optimizer state are f32.
+    #[serde(serialize_with = "dtype_name")]
+    pub dtype: Dtype,
     /// Optimizer steps between validations; 0 validates only at the end. Default 200.
     pub eval_every: u64,
     /// Validation batches per validation; none means the whole split.
