@@ -148,6 +148,6 @@ fn main() {
             grad_scale: 1.0,
         };
         let (mut p, mut m, mut v) = (x.clone(), vec![0.0f32; n], vec![0.0f32; n]);
-        time("adamw", n, 28, || adamw(isa, &hyper, &mut p, &mut m, &mut v, &dy));
+        time("adamw", n, 28, || adamw(isa, &hyper, &mut p, &mut m, &mut v, &dy, None));
     }
 }

@@ -14,16 +14,19 @@ pub struct Bf16(u16);
 
 impl Bf16 {
     /// The number with these bits.
+    #[inline(always)]
     pub const fn from_bits(bits: u16) -> Bf16 {
         Bf16(bits)
     }
 
     /// Its bits.
+    #[inline(always)]
     pub const fn to_bits(self) -> u16 {
         self.0
     }
 
     /// The nearest number, of two the one with an even last bit. Denormals are kept; a NaN stays one.
+    #[inline(always)]
     pub fn from_f32(x: f32) -> Bf16 {
         let bits = x.to_bits();
         if x.is_nan() {
@@ -33,6 +36,7 @@ impl Bf16 {
     }
 
     /// The same number; exact.
+    #[inline(always)]
     pub fn to_f32(self) -> f32 {
         f32::from_bits(u32::from(self.0) << 16)
     }
@@ -200,6 +204,17 @@ impl<'a> Floats<'a> {
             Floats::Bf16(x) => Floats::Bf16(&x[range]),
         }
     }
+
+    /// Element `index`, as f32.
+    ///
+    /// # Panics
+    /// If there is none: a bug in unisono.
+    pub fn at(&self, index: usize) -> f32 {
+        match self {
+            Floats::F32(x) => x[index],
+            Floats::Bf16(x) => x[index].to_f32(),
+        }
+    }
 }
 
 impl<'a> From<&'a [f32]> for Floats<'a> {
@@ -210,6 +225,12 @@ impl<'a> From<&'a [f32]> for Floats<'a> {
 
 impl<'a> From<&'a Vec<f32>> for Floats<'a> {
     fn from(x: &'a Vec<f32>) -> Floats<'a> {
+        Floats::F32(x)
+    }
+}
+
+impl<'a, const N: usize> From<&'a [f32; N]> for Floats<'a> {
+    fn from(x: &'a [f32; N]) -> Floats<'a> {
         Floats::F32(x)
     }
 }
@@ -259,6 +280,26 @@ impl FloatsMut<'_> {
             FloatsMut::Bf16(x) => FloatsMut::Bf16(&mut x[range]),
         }
     }
+
+    /// Takes over the elements of `from`, which are of the same kind, bit by bit.
+    ///
+    /// # Panics
+    /// If kinds or lengths differ: a bug in unisono.
+    pub fn copy_from(&mut self, from: Floats<'_>) {
+        match (self, from) {
+            (FloatsMut::F32(to), Floats::F32(from)) => to.copy_from_slice(from),
+            (FloatsMut::Bf16(to), Floats::Bf16(from)) => to.copy_from_slice(from),
+            _ => mixed("a move"),
+        }
+    }
+
+    /// Sets each element to `value`, rounded to what they are.
+    pub fn fill(&mut self, value: f32) {
+        match self {
+            FloatsMut::F32(x) => x.fill(value),
+            FloatsMut::Bf16(x) => x.fill(Bf16::from_f32(value)),
+        }
+    }
 }
 
 impl<'a> From<&'a mut [f32]> for FloatsMut<'a> {
@@ -269,6 +310,12 @@ impl<'a> From<&'a mut [f32]> for FloatsMut<'a> {
 
 impl<'a> From<&'a mut Vec<f32>> for FloatsMut<'a> {
     fn from(x: &'a mut Vec<f32>) -> FloatsMut<'a> {
+        FloatsMut::F32(x)
+    }
+}
+
+impl<'a, const N: usize> From<&'a mut [f32; N]> for FloatsMut<'a> {
+    fn from(x: &'a mut [f32; N]) -> FloatsMut<'a> {
         FloatsMut::F32(x)
     }
 }

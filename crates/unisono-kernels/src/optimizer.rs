@@ -3,6 +3,7 @@
 //! Element i depends on elements i only, so any cut of the parameters gives the same bits. Hyperparameters are f64 as the host
 //! has them; what they combine to is worked out in f64 and rounded once to f32.
 
+use crate::element::{Bf16, Element};
 use crate::isa::Isa;
 use crate::simd::{LANES, Simd, dispatch};
 
@@ -36,20 +37,33 @@ pub struct AdamW {
 /// p = fma(−lr / bc1, m / fma(√v, 1 / √bc2, eps), (1 − lr · weight_decay) · p)
 /// ```
 ///
-/// All slices have the same length; `g` is not changed.
+/// All slices have the same length; `g` is not changed. `copy`, where given, becomes `p` rounded to bf16.
 ///
 /// # Panics
 /// If the lengths differ: a bug in unisono.
-pub fn adamw(isa: Isa, hyper: &AdamW, p: &mut [f32], m: &mut [f32], v: &mut [f32], g: &[f32]) {
+pub fn adamw(
+    isa: Isa,
+    hyper: &AdamW,
+    p: &mut [f32],
+    m: &mut [f32],
+    v: &mut [f32],
+    g: &[f32],
+    copy: Option<&mut [Bf16]>,
+) {
     assert!(
-        [p.len(), m.len(), v.len()] == [g.len(); 3],
-        "bug in unisono: AdamW of {} parameters with {}, {} moments and {} gradients",
+        [p.len(), m.len(), v.len()] == [g.len(); 3] && copy.as_ref().is_none_or(|copy| copy.len() == p.len()),
+        "bug in unisono: AdamW of {} parameters with {}, {} moments, {} gradients and a copy of {:?}",
         p.len(),
         m.len(),
         v.len(),
-        g.len()
+        g.len(),
+        copy.map(|copy| copy.len())
     );
-    dispatch!(isa, adamw_lanes(hyper: &AdamW, p: &mut [f32], m: &mut [f32], v: &mut [f32], g: &[f32]));
+    let copy = copy.unwrap_or_default();
+    dispatch!(
+        isa,
+        adamw_lanes(hyper: &AdamW, p: &mut [f32], m: &mut [f32], v: &mut [f32], g: &[f32], copy: &mut [Bf16])
+    );
 }
 
 /// The hyperparameters of one step of stochastic gradient descent.
@@ -81,35 +95,68 @@ pub struct Sgd {
 /// p = fma(−lr, d, p)
 /// ```
 ///
-/// All slices have the same length; `g` is not changed.
+/// All slices have the same length; `g` is not changed. `copy`, where given, becomes `p` rounded to bf16.
 ///
 /// # Panics
 /// If the lengths differ: a bug in unisono.
-pub fn sgd(isa: Isa, hyper: &Sgd, p: &mut [f32], momentum_buf: Option<&mut [f32]>, g: &[f32]) {
+pub fn sgd(
+    isa: Isa,
+    hyper: &Sgd,
+    p: &mut [f32],
+    momentum_buf: Option<&mut [f32]>,
+    g: &[f32],
+    copy: Option<&mut [Bf16]>,
+) {
     assert!(
-        p.len() == g.len() && momentum_buf.as_ref().is_none_or(|b| b.len() == g.len()),
-        "bug in unisono: SGD of {} parameters with {:?} momenta and {} gradients",
+        p.len() == g.len()
+            && momentum_buf.as_ref().is_none_or(|b| b.len() == g.len())
+            && copy.as_ref().is_none_or(|copy| copy.len() == p.len()),
+        "bug in unisono: SGD of {} parameters with {:?} momenta, {} gradients and a copy of {:?}",
         p.len(),
         momentum_buf.as_ref().map(|b| b.len()),
-        g.len()
+        g.len(),
+        copy.map(|copy| copy.len())
     );
+    let copy = copy.unwrap_or_default();
     match momentum_buf {
-        Some(b) => dispatch!(isa, momentum_lanes(hyper: &Sgd, p: &mut [f32], b: &mut [f32], g: &[f32])),
-        None => dispatch!(isa, sgd_lanes(hyper: &Sgd, p: &mut [f32], g: &[f32])),
+        Some(b) => dispatch!(
+            isa,
+            momentum_lanes(hyper: &Sgd, p: &mut [f32], b: &mut [f32], g: &[f32], copy: &mut [Bf16])
+        ),
+        None => dispatch!(isa, sgd_lanes(hyper: &Sgd, p: &mut [f32], g: &[f32], copy: &mut [Bf16])),
+    }
+}
+
+/// Rounds up to 16 updated parameters into the next part of a copy; there is none where no copy is kept.
+#[inline(always)]
+fn keep<S: Simd>(s: S, parts: &mut std::slice::ChunksMut<'_, Bf16>, new: S::F) {
+    if let Some(part) = parts.next() {
+        Bf16::write(s, part, new);
     }
 }
 
 #[inline(always)]
-fn adamw_lanes<S: Simd>(s: S, hyper: &AdamW, p: &mut [f32], m: &mut [f32], v: &mut [f32], g: &[f32]) {
+fn adamw_lanes<S: Simd>(
+    s: S,
+    hyper: &AdamW,
+    p: &mut [f32],
+    m: &mut [f32],
+    v: &mut [f32],
+    g: &[f32],
+    copy: &mut [Bf16],
+) {
+    let mut copies = copy.chunks_mut(LANES);
     let factors = AdamWFactors::new(s, hyper);
     let (p, p_tail) = p.as_chunks_mut::<LANES>();
     let (m, m_tail) = m.as_chunks_mut::<LANES>();
     let (v, v_tail) = v.as_chunks_mut::<LANES>();
     let (g, g_tail) = g.as_chunks::<LANES>();
     for (((p, m), v), g) in p.iter_mut().zip(m).zip(v).zip(g) {
-        factors.step(s, p, m, v, g);
+        let new = factors.step(s, p, m, v, g);
+        keep(s, &mut copies, new);
     }
-    factors.step(s, p_tail, m_tail, v_tail, g_tail);
+    let new = factors.step(s, p_tail, m_tail, v_tail, g_tail);
+    keep(s, &mut copies, new);
 }
 
 /// What a step of AdamW multiplies by, in each lane.
@@ -139,9 +186,9 @@ impl<F: Copy> AdamWFactors<F> {
         }
     }
 
-    /// Up to 16 parameters.
+    /// Up to 16 parameters, whose new values are returned.
     #[inline(always)]
-    fn step<S: Simd<F = F>>(&self, s: S, p: &mut [f32], m: &mut [f32], v: &mut [f32], g: &[f32]) {
+    fn step<S: Simd<F = F>>(&self, s: S, p: &mut [f32], m: &mut [f32], v: &mut [f32], g: &[f32]) -> F {
         let g = s.mul(s.read(g), self.grad_scale);
         let old = s.read(m);
         let first = s.fma(self.rate1, s.sub(g, old), old);
@@ -151,30 +198,37 @@ impl<F: Copy> AdamWFactors<F> {
         let ratio = s.div(first, s.fma(s.sqrt(second), self.root, self.eps));
         let new = s.fma(self.step, ratio, s.mul(self.kept, s.read(p)));
         s.write(p, new);
+        new
     }
 }
 
 #[inline(always)]
-fn momentum_lanes<S: Simd>(s: S, hyper: &Sgd, p: &mut [f32], b: &mut [f32], g: &[f32]) {
+fn momentum_lanes<S: Simd>(s: S, hyper: &Sgd, p: &mut [f32], b: &mut [f32], g: &[f32], copy: &mut [Bf16]) {
+    let mut copies = copy.chunks_mut(LANES);
     let factors = SgdFactors::new(s, hyper);
     let (p, p_tail) = p.as_chunks_mut::<LANES>();
     let (b, b_tail) = b.as_chunks_mut::<LANES>();
     let (g, g_tail) = g.as_chunks::<LANES>();
     for ((p, b), g) in p.iter_mut().zip(b).zip(g) {
-        factors.momentum_step(s, hyper, p, b, g);
+        let new = factors.momentum_step(s, hyper, p, b, g);
+        keep(s, &mut copies, new);
     }
-    factors.momentum_step(s, hyper, p_tail, b_tail, g_tail);
+    let new = factors.momentum_step(s, hyper, p_tail, b_tail, g_tail);
+    keep(s, &mut copies, new);
 }
 
 #[inline(always)]
-fn sgd_lanes<S: Simd>(s: S, hyper: &Sgd, p: &mut [f32], g: &[f32]) {
+fn sgd_lanes<S: Simd>(s: S, hyper: &Sgd, p: &mut [f32], g: &[f32], copy: &mut [Bf16]) {
+    let mut copies = copy.chunks_mut(LANES);
     let factors = SgdFactors::new(s, hyper);
     let (p, p_tail) = p.as_chunks_mut::<LANES>();
     let (g, g_tail) = g.as_chunks::<LANES>();
     for (p, g) in p.iter_mut().zip(g) {
-        factors.plain_step(s, p, g);
+        let new = factors.plain_step(s, p, g);
+        keep(s, &mut copies, new);
     }
-    factors.plain_step(s, p_tail, g_tail);
+    let new = factors.plain_step(s, p_tail, g_tail);
+    keep(s, &mut copies, new);
 }
 
 /// What a step of SGD multiplies by, in each lane.
@@ -204,9 +258,9 @@ impl<F: Copy> SgdFactors<F> {
         s.fma(self.weight_decay, p, s.mul(g, self.grad_scale))
     }
 
-    /// Up to 16 parameters with momentum.
+    /// Up to 16 parameters with momentum; their new values are returned.
     #[inline(always)]
-    fn momentum_step<S: Simd<F = F>>(&self, s: S, hyper: &Sgd, p: &mut [f32], b: &mut [f32], g: &[f32]) {
+    fn momentum_step<S: Simd<F = F>>(&self, s: S, hyper: &Sgd, p: &mut [f32], b: &mut [f32], g: &[f32]) -> F {
         let old = s.read(p);
         let g = self.gradient(s, old, s.read(g));
         let moved = s.fma(self.rate, g, s.mul(self.momentum, s.read(b)));
@@ -214,14 +268,18 @@ impl<F: Copy> SgdFactors<F> {
         s.write(b, moved);
         let ahead = s.fma(self.momentum, moved, g);
         let direction = if hyper.nesterov { ahead } else { moved };
-        s.write(p, s.fma(self.step, direction, old));
+        let new = s.fma(self.step, direction, old);
+        s.write(p, new);
+        new
     }
 
-    /// Up to 16 parameters without.
+    /// Up to 16 parameters without; their new values are returned.
     #[inline(always)]
-    fn plain_step<S: Simd<F = F>>(&self, s: S, p: &mut [f32], g: &[f32]) {
+    fn plain_step<S: Simd<F = F>>(&self, s: S, p: &mut [f32], g: &[f32]) -> F {
         let old = s.read(p);
         let g = self.gradient(s, old, s.read(g));
-        s.write(p, s.fma(self.step, g, old));
+        let new = s.fma(self.step, g, old);
+        s.write(p, new);
+        new
     }
 }

@@ -1,5 +1,6 @@
 //! The kernels along rows and over single elements against their slow twins, bit by bit on every instruction set.
 
+mod bf16;
 mod cross_entropy;
 mod elementwise;
 mod norm;

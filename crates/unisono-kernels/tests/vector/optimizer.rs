@@ -65,6 +65,7 @@ fn adamw_equals_its_slow_twin_in_any_cut() {
                         &mut m[from..to],
                         &mut v[from..to],
                         &g[from..to],
+                        None,
                     );
                 }
                 for i in 0..n {
@@ -86,7 +87,7 @@ fn adamw_follows_the_formula_in_f64() {
         (p.iter().map(|x| f64::from(*x)).collect(), vec![0.0; n], vec![0.0; n]);
     for t in 1..20u64 {
         let (g, h) = (numbers(n, t as u32), adam(t));
-        adamw(Isa::detect(), &h, &mut p, &mut m, &mut v, &g);
+        adamw(Isa::detect(), &h, &mut p, &mut m, &mut v, &g, None);
         for i in 0..n {
             let g = f64::from(g[i]) * f64::from(h.grad_scale);
             q[i] *= 1.0 - h.lr * h.weight_decay;
@@ -118,7 +119,7 @@ fn sgd_equals_its_slow_twin() {
                         first_step: t == 0,
                     };
                     let g = numbers(n, 10 + t);
-                    sgd(isa, &h, &mut p, with_momentum.then_some(&mut b[..]), &g);
+                    sgd(isa, &h, &mut p, with_momentum.then_some(&mut b[..]), &g, None);
                     for i in 0..n {
                         sgd_slow(&h, &mut p2[i], with_momentum.then_some(&mut b2[i]), g[i]);
                     }

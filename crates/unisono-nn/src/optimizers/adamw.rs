@@ -72,6 +72,7 @@ impl Optimizer for AdamW {
                 m: m.buffer(),
                 v: v.buffer(),
                 g: gradient.buffer(),
+                copy: None,
             })?;
         }
         Ok(())

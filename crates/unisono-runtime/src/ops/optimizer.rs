@@ -4,6 +4,8 @@ use super::{bytes, chunk, chunks};
 use crate::buffer::BufferRef;
 use crate::command::{Cost, Op};
 use crate::place::Place;
+use std::ops::Range;
+use unisono_kernels::element::{Bf16, FloatsMut};
 use unisono_kernels::optimizer as kernel;
 pub use unisono_kernels::optimizer::{AdamW, Sgd};
 use unisono_kernels::scratch::Scratch;
@@ -84,6 +86,14 @@ fn allowed(place: &Place<'_>, control: Option<BufferRef>) -> Option<f32> {
     }
 }
 
+/// The part of a parameter's copy that a tile writes.
+fn part_of_copy<'a>(place: &Place<'a>, copy: Option<BufferRef>, range: &Range<usize>) -> Option<&'a mut [Bf16]> {
+    match place.write_floats(copy?, range.start, range.len()) {
+        FloatsMut::Bf16(copy) => Some(copy),
+        FloatsMut::F32(_) => panic!("bug in unisono: a parameter's copy {copy:?} is not bf16"),
+    }
+}
+
 /// One AdamW update of a parameter.
 #[derive(Clone, Debug)]
 pub struct AdamWStep {
@@ -99,6 +109,8 @@ pub struct AdamWStep {
     pub v: BufferRef,
     /// Gradient.
     pub g: BufferRef,
+    /// As many elements in bf16, which become the updated parameter, rounded; nothing is written where no update is made.
+    pub copy: Option<BufferRef>,
 }
 
 impl Op for AdamWStep {
@@ -117,12 +129,13 @@ impl Op for AdamWStep {
         for buffer in [self.p, self.m, self.v] {
             see(buffer);
         }
+        self.copy.map(see);
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
         Cost {
             flops: 14 * self.p.len as u64,
-            bytes: 7 * bytes(&[self.p]),
+            bytes: 7 * bytes(&[self.p]) + self.copy.map_or(0, |copy| copy.bytes()),
             link_bytes: 0,
         }
     }
@@ -142,7 +155,9 @@ impl Op for AdamWStep {
             ..self.hyper
         };
         let g = &place.f32(self.g)[range.clone()];
-        kernel::adamw(scratch.isa(), &hyper, part(self.p), part(self.m), part(self.v), g);
+        let (p, m, v) = (part(self.p), part(self.m), part(self.v));
+        let copy = part_of_copy(place, self.copy, &range);
+        kernel::adamw(scratch.isa(), &hyper, p, m, v, g, copy);
     }
 }
 
@@ -159,6 +174,8 @@ pub struct SgdStep {
     pub momentum: Option<BufferRef>,
     /// Gradient.
     pub g: BufferRef,
+    /// As many elements in bf16, which become the updated parameter, rounded; nothing is written where no update is made.
+    pub copy: Option<BufferRef>,
 }
 
 impl Op for SgdStep {
@@ -175,13 +192,14 @@ impl Op for SgdStep {
 
     fn writes(&self, see: &mut dyn FnMut(BufferRef)) {
         see(self.p);
-        self.momentum.map(see);
+        self.momentum.map(&mut *see);
+        self.copy.map(see);
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
         Cost {
             flops: 4 * self.p.len as u64,
-            bytes: 4 * bytes(&[self.p]),
+            bytes: 4 * bytes(&[self.p]) + self.copy.map_or(0, |copy| copy.bytes()),
             link_bytes: 0,
         }
     }
@@ -201,6 +219,7 @@ impl Op for SgdStep {
             ..self.hyper
         };
         let g = &place.f32(self.g)[range.clone()];
-        kernel::sgd(scratch.isa(), &hyper, part(self.p), self.momentum.map(part), g);
+        let copy = part_of_copy(place, self.copy, &range);
+        kernel::sgd(scratch.isa(), &hyper, part(self.p), self.momentum.map(part), g, copy);
     }
 }
