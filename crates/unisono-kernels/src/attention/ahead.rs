@@ -4,7 +4,8 @@
 //! the first two caches, while memory is idle. So what the next blocks will read, and what finished ones will write, is
 //! noted here, and each register tile asks for a few rows of it on its way.
 
-use crate::simd::LANES;
+/// Bytes of a cache line.
+pub(super) const LINE: usize = 64;
 
 /// Notes that are kept; a further one displaces the oldest.
 const NOTES: usize = 8;
@@ -13,31 +14,31 @@ const NOTES: usize = 8;
 #[derive(Clone, Copy)]
 pub(super) struct Ask {
     /// Start of the first row; need not be valid.
-    pub from: *const f32,
-    /// Distance of rows.
+    pub from: *const u8,
+    /// Bytes from one row to the next.
     pub stride: usize,
     /// Rows that were not asked for yet.
     pub rows: usize,
-    /// Vectors of a row.
-    pub vectors: usize,
+    /// Cache lines of a row.
+    pub lines: usize,
 }
 
 /// What will be needed soon, latest note first.
 pub(super) struct Ahead {
     notes: [Ask; NOTES],
     count: usize,
-    vectors: usize,
+    lines: usize,
     /// Rows that a register tile asks for.
     quota: usize,
 }
 
 impl Ahead {
-    /// Nothing noted; rows will have `d` floats.
-    pub fn new(d: usize, quota: usize) -> Ahead {
+    /// Nothing noted; rows will have `bytes` bytes.
+    pub fn new(bytes: usize, quota: usize) -> Ahead {
         Ahead {
             notes: [Ahead::nothing(); NOTES],
             count: 0,
-            vectors: d.div_ceil(LANES),
+            lines: bytes.div_ceil(LINE),
             quota,
         }
     }
@@ -47,22 +48,22 @@ impl Ahead {
             from: std::ptr::null(),
             stride: 0,
             rows: 0,
-            vectors: 0,
+            lines: 0,
         }
     }
 
-    /// Notes the row `at` of `array` and the `rows - 1` after it; nobody reads memory here, so they need not be there.
+    /// Notes the row that begins at element `at` of `array` and the `rows - 1` after it, `stride` elements apart; nobody reads memory here, so they need not be there.
     #[inline(always)]
-    pub fn note(&mut self, array: *const f32, at: usize, stride: usize, rows: usize) {
+    pub fn note<E>(&mut self, array: *const E, at: usize, stride: usize, rows: usize) {
         if self.count == NOTES {
             self.notes.copy_within(1.., 0);
             self.count -= 1;
         }
         self.notes[self.count] = Ask {
-            from: array.wrapping_add(at),
-            stride,
+            from: array.wrapping_add(at).cast(),
+            stride: stride * size_of::<E>(),
             rows,
-            vectors: self.vectors,
+            lines: self.lines,
         };
         self.count += 1;
     }

@@ -2,14 +2,16 @@
 //!
 //! The loops go over query heads, blocks of keys and blocks of queries. `dk` and `dv` of a block of keys are finished in its
 //! turn, `dq` gathers over the blocks of keys, so one walk gives all three; a tile of a cut sequence walks for `dq` only or
-//! for `dk` and `dv` only, in the same order.
+//! for `dk` and `dv` only, in the same order. All sums are f32 in scratch; a gradient is stored once, when it is finished.
 
 use super::ahead::Ahead;
 use super::forward::{GROUP, dots, take};
 use super::micro::{Micro, Product, Sink, multiply};
 use super::{AttentionGrad, BLOCK, pack, seen};
+use crate::element::Element;
 use crate::math::lanes::exp;
 use crate::order::Units;
+use crate::out::Out;
 use crate::scratch::Scratch;
 use crate::simd::LANES;
 use std::ops::Range;
@@ -31,6 +33,18 @@ pub(super) struct Part {
     pub dq: bool,
     /// Whether `dk` and `dv` of these keys are wanted.
     pub dkv: bool,
+}
+
+/// The arrays of a call, of one kind.
+pub(super) struct Arrays<'a, E> {
+    pub q: &'a [E],
+    pub k: &'a [E],
+    pub v: &'a [E],
+    pub out: &'a [E],
+    pub d_out: &'a [E],
+    pub dq: Out<'a, E>,
+    pub dk: Out<'a, E>,
+    pub dv: Out<'a, E>,
 }
 
 /// One head's queries and what belongs to them.
@@ -65,13 +79,29 @@ struct Block<'s> {
     ds: &'s mut [f32],
 }
 
+/// Sums over the query heads of a group so far, not scaled, `[blocks * BLOCK, padded]`; nothing if there is one head.
+struct Heads<'s> {
+    dk: &'s mut [f32],
+    dv: &'s mut [f32],
+}
+
 #[inline(always)]
-pub(super) fn run<S: Micro>(s: S, attention: &AttentionGrad, part: Part, scratch: &mut Scratch) {
-    let a = attention;
+pub(super) fn run<S: Micro, E: Element>(
+    s: S,
+    a: &AttentionGrad,
+    arrays: &Arrays<E>,
+    part: Part,
+    scratch: &mut Scratch,
+) {
     let (d, count) = (a.head_dim, part.queries.len());
     let padded = d.next_multiple_of(LANES);
     let square = (BLOCK + GROUP) * BLOCK;
-    let mut rest = scratch.floats(count * 3 * padded + 2 * (count + LANES) + BLOCK * (2 * d + 3 * padded) + 2 * square);
+    let all_keys = match part.dkv && a.heads_per_group > 1 {
+        true => part.blocks.len() * BLOCK * padded,
+        false => 0,
+    };
+    let mut rest = scratch
+        .floats(count * 3 * padded + 2 * (count + LANES) + BLOCK * (2 * d + 3 * padded) + 2 * square + 2 * all_keys);
     let mut queries = Queries {
         q: take(&mut rest, count * padded),
         d_out: take(&mut rest, count * padded),
@@ -88,56 +118,104 @@ pub(super) fn run<S: Micro>(s: S, attention: &AttentionGrad, part: Part, scratch
         p: take(&mut rest, square),
         ds: take(&mut rest, square),
     };
-    let mut ahead = Ahead::new(d, QUOTA);
+    let mut heads = Heads {
+        dk: take(&mut rest, all_keys),
+        dv: take(&mut rest, all_keys),
+    };
+    let mut ahead = Ahead::new(d * size_of::<E>(), QUOTA);
     for head in part.heads.clone() {
         queries.dq.fill(0.0);
-        read_queries(s, a, &part, (head, 0), &mut queries);
+        read_queries(s, a, arrays, &part, (head, 0), &mut queries);
         for at in part.blocks.clone() {
             let keys = (a.keys - at * BLOCK).min(BLOCK);
-            read_keys(s, a, &part, at, keys, &mut block);
-            note_keys(a, &part, at, &mut ahead);
+            read_keys(s, a, arrays, &part, (at, keys), &mut block);
+            note_keys(a, arrays, &part, (head, at), &mut ahead);
             for first in (0..count).step_by(BLOCK) {
                 if at == part.blocks.start {
-                    note_queries(a, &part, (head, first + BLOCK), &mut ahead);
+                    note_queries(a, arrays, &part, (head, first + BLOCK), &mut ahead);
                 }
                 if at + 1 == part.blocks.end && part.dq {
                     let dq = a.q_layout.at(part.b, part.queries.start + first, part.g, head);
-                    ahead.note(a.dq.as_ptr(), dq, a.q_layout.token, BLOCK);
+                    ahead.note(arrays.dq.as_ptr(), dq, a.q_layout.token, BLOCK);
                 }
                 block_pair(s, a, &part, (first, at, keys), &mut queries, &mut block, &mut ahead);
                 if at == part.blocks.start && first + BLOCK < count {
-                    read_queries(s, a, &part, (head, first + BLOCK), &mut queries);
+                    read_queries(s, a, arrays, &part, (head, first + BLOCK), &mut queries);
                 }
             }
             if part.dkv {
-                let (dk, dv) = (
-                    a.k_layout.at(part.b, at * BLOCK, part.g, 0),
-                    a.v_layout.at(part.b, at * BLOCK, part.g, 0),
-                );
-                let ends = (head == 0, head + 1 == a.heads_per_group);
-                // SAFETY: the tile owns these keys' gradients.
-                unsafe {
-                    let (dk, dv) = (a.dk.as_ptr().add(dk), a.dv.as_ptr().add(dv));
-                    add_head(s, block.dk, dk, a.k_layout.token, keys, d, a.scale, ends);
-                    add_head(s, block.dv, dv, a.v_layout.token, keys, d, 1.0, ends);
-                }
+                finish_keys(s, a, arrays, &part, (head, at, keys), &mut block, &mut heads);
             }
         }
         if part.dq {
+            let dq = a.q_layout.at(part.b, part.queries.start, part.g, head);
             // SAFETY: the tile owns these queries' gradients.
             unsafe {
-                let dq = a.q_layout.at(part.b, part.queries.start, part.g, head);
-                let to = a.dq.as_ptr().add(dq);
-                add_head(s, queries.dq, to, a.q_layout.token, count, d, a.scale, (true, true));
+                let to = arrays.dq.as_ptr().add(dq);
+                store(s, queries.dq, to, a.q_layout.token, (count, d), a.scale);
             }
         }
     }
 }
 
+/// Adds one head's `dk` and `dv` of a block to those of the heads before it, and stores them after the last head; `place` is
+/// (head, block of keys, its keys).
+#[inline(always)]
+fn finish_keys<S: Micro, E: Element>(
+    s: S,
+    a: &AttentionGrad,
+    arrays: &Arrays<E>,
+    part: &Part,
+    (head, at, keys): (usize, usize, usize),
+    block: &mut Block,
+    heads: &mut Heads,
+) {
+    let last = head + 1 == a.heads_per_group;
+    if a.heads_per_group > 1 {
+        let len = block.dk.len();
+        let from = (at - part.blocks.start) * len;
+        for (sums, so_far) in [(&mut *block.dk, &mut *heads.dk), (&mut *block.dv, &mut *heads.dv)] {
+            let so_far = &mut so_far[from..][..len];
+            match head {
+                0 => so_far.copy_from_slice(sums),
+                _ if last => add(s, so_far, sums),
+                _ => add(s, sums, so_far),
+            }
+        }
+    }
+    if last {
+        let (dk, dv) = (
+            a.k_layout.at(part.b, at * BLOCK, part.g, 0),
+            a.v_layout.at(part.b, at * BLOCK, part.g, 0),
+        );
+        // SAFETY: the tile owns these keys' gradients.
+        unsafe {
+            let (dk, dv) = (arrays.dk.as_ptr().add(dk), arrays.dv.as_ptr().add(dv));
+            store(s, block.dk, dk, a.k_layout.token, (keys, a.head_dim), a.scale);
+            store(s, block.dv, dv, a.v_layout.token, (keys, a.head_dim), 1.0);
+        }
+    }
+}
+
+/// `to = x + to`.
+#[inline(always)]
+fn add<S: Micro>(s: S, x: &[f32], to: &mut [f32]) {
+    for (to, x) in to.chunks_mut(LANES).zip(x.chunks(LANES)) {
+        s.write(to, s.add(s.read(x), s.read(to)));
+    }
+}
+
 /// Copies a block of one head's queries together and computes `D`; `place` is (head, first query of the part).
 #[inline(always)]
-fn read_queries<S: Micro>(s: S, a: &AttentionGrad, part: &Part, place: (usize, usize), queries: &mut Queries) {
-    let ((head, from), (b, g, d)) = (place, (part.b, part.g, a.head_dim));
+fn read_queries<S: Micro, E: Element>(
+    s: S,
+    a: &AttentionGrad,
+    arrays: &Arrays<E>,
+    part: &Part,
+    (head, from): (usize, usize),
+    queries: &mut Queries,
+) {
+    let (b, g, d) = (part.b, part.g, a.head_dim);
     let count = part.queries.len().saturating_sub(from).min(BLOCK);
     if count == 0 {
         return;
@@ -147,7 +225,7 @@ fn read_queries<S: Micro>(s: S, a: &AttentionGrad, part: &Part, place: (usize, u
     let (q, out) = (a.q_layout.at(b, first, g, head), a.out_layout.at(b, first, g, head));
     // SAFETY: `check` saw that the arrays hold these rows.
     unsafe {
-        let (q, d_out) = (a.q.as_ptr().add(q), a.d_out.as_ptr().add(out));
+        let (q, d_out) = (arrays.q.as_ptr().add(q), arrays.d_out.as_ptr().add(out));
         let at = from * padded;
         pack::rows(s, q, a.q_layout.token, count, d, queries.q[at..].as_mut_ptr());
         pack::rows(s, d_out, a.out_layout.token, count, d, queries.d_out[at..].as_mut_ptr());
@@ -156,52 +234,65 @@ fn read_queries<S: Micro>(s: S, a: &AttentionGrad, part: &Part, place: (usize, u
     for i in 0..count {
         let row = out + i * a.out_layout.token;
         let d_out = &queries.d_out[(from + i) * padded..][..d];
-        queries.d[from + i] = row_dot(s, d_out, &a.out[row..][..d]);
+        queries.d[from + i] = row_dot(s, d_out, &arrays.out[row..][..d]);
         queries.minus_lse[from + i] = -a.lse[lse + i];
     }
 }
 
 /// Notes what [`read_queries`] will read.
 #[inline(always)]
-fn note_queries(a: &AttentionGrad, part: &Part, (head, from): (usize, usize), ahead: &mut Ahead) {
+fn note_queries<E>(
+    a: &AttentionGrad,
+    arrays: &Arrays<E>,
+    part: &Part,
+    (head, from): (usize, usize),
+    ahead: &mut Ahead,
+) {
     let count = part.queries.len().saturating_sub(from).min(BLOCK);
     if count > 0 {
         let first = part.queries.start + from;
         let out = a.out_layout.at(part.b, first, part.g, head);
         let q = a.q_layout.at(part.b, first, part.g, head);
-        ahead.note(a.out.as_ptr(), out, a.out_layout.token, count);
-        ahead.note(a.d_out.as_ptr(), out, a.out_layout.token, count);
-        ahead.note(a.q.as_ptr(), q, a.q_layout.token, count);
+        ahead.note(arrays.out.as_ptr(), out, a.out_layout.token, count);
+        ahead.note(arrays.d_out.as_ptr(), out, a.out_layout.token, count);
+        ahead.note(arrays.q.as_ptr(), q, a.q_layout.token, count);
     }
 }
 
 /// Notes the next block of keys and where this one's gradients go.
 #[inline(always)]
-fn note_keys(a: &AttentionGrad, part: &Part, at: usize, ahead: &mut Ahead) {
+fn note_keys<E>(a: &AttentionGrad, arrays: &Arrays<E>, part: &Part, (head, at): (usize, usize), ahead: &mut Ahead) {
     let (k, v) = (
         a.k_layout.at(part.b, at * BLOCK, part.g, 0),
         a.v_layout.at(part.b, at * BLOCK, part.g, 0),
     );
     let (key_row, value_row) = (a.k_layout.token, a.v_layout.token);
-    if part.dkv {
-        ahead.note(a.dk.as_ptr(), k, key_row, BLOCK);
-        ahead.note(a.dv.as_ptr(), v, value_row, BLOCK);
+    if part.dkv && head + 1 == a.heads_per_group {
+        ahead.note(arrays.dk.as_ptr(), k, key_row, BLOCK);
+        ahead.note(arrays.dv.as_ptr(), v, value_row, BLOCK);
     }
     if at + 1 < part.blocks.end {
-        ahead.note(a.k.as_ptr(), k + BLOCK * key_row, key_row, BLOCK);
-        ahead.note(a.v.as_ptr(), v + BLOCK * value_row, value_row, BLOCK);
+        ahead.note(arrays.k.as_ptr(), k + BLOCK * key_row, key_row, BLOCK);
+        ahead.note(arrays.v.as_ptr(), v + BLOCK * value_row, value_row, BLOCK);
     }
 }
 
 #[inline(always)]
-fn read_keys<S: Micro>(s: S, a: &AttentionGrad, part: &Part, at: usize, keys: usize, block: &mut Block) {
+fn read_keys<S: Micro, E: Element>(
+    s: S,
+    a: &AttentionGrad,
+    arrays: &Arrays<E>,
+    part: &Part,
+    (at, keys): (usize, usize),
+    block: &mut Block,
+) {
     let (k, v) = (
         a.k_layout.at(part.b, at * BLOCK, part.g, 0),
         a.v_layout.at(part.b, at * BLOCK, part.g, 0),
     );
     // SAFETY: `check` saw that the arrays hold these rows.
     unsafe {
-        let (k, v) = (a.k.as_ptr().add(k), a.v.as_ptr().add(v));
+        let (k, v) = (arrays.k.as_ptr().add(k), arrays.v.as_ptr().add(v));
         pack::transposed(s, k, a.k_layout.token, keys, a.head_dim, block.keys.as_mut_ptr());
         pack::transposed(s, v, a.v_layout.token, keys, a.head_dim, block.values.as_mut_ptr());
         if part.dq {
@@ -360,50 +451,39 @@ unsafe fn group<S: Micro>(
     }
 }
 
-/// Adds one head's finished sums to `to`: stored for the first head, times `scale` and plus 0 at the last.
+/// Stores finished sums, times `scale` and plus 0.
 ///
 /// # Safety
 /// `to` is valid for `rows` rows of `d`, `stride` apart, which this tile owns.
-// The arguments are one row copy's; a struct for it would only move the names.
-#[allow(clippy::too_many_arguments)]
 #[inline(always)]
-unsafe fn add_head<S: Micro>(
+unsafe fn store<S: Micro, E: Element>(
     s: S,
     sums: &[f32],
-    to: *mut f32,
+    to: *mut E,
     stride: usize,
-    rows: usize,
-    d: usize,
+    (rows, d): (usize, usize),
     scale: f32,
-    (first, last): (bool, bool),
 ) {
     let padded = d.next_multiple_of(LANES);
     for row in 0..rows {
         // SAFETY: the caller's promise.
         let to = unsafe { std::slice::from_raw_parts_mut(to.add(row * stride), d) };
         for (to, sum) in to.chunks_mut(LANES).zip(sums[row * padded..].chunks(LANES)) {
-            let mut x = s.read(sum);
-            if !first {
-                x = s.add(s.read(to), x);
-            }
-            if last {
-                x = s.add(s.mul(x, s.splat(scale)), s.zero());
-            }
-            s.write(to, x);
+            E::write(s, to, s.add(s.mul(s.read(sum), s.splat(scale)), s.zero()));
         }
     }
 }
 
 /// `Σ x·y` in row order: leaves in 16 lanes by fused multiply-add, folded; leaves by halves.
 #[inline(always)]
-fn row_dot<S: Micro>(s: S, x: &[f32], y: &[f32]) -> f32 {
+fn row_dot<S: Micro, E: Element>(s: S, x: &[f32], y: &[E]) -> f32 {
     let leaf = Units::whole(x.len()).leaf();
     let mut sums = [0.0; 4];
     let leaves = x.chunks(leaf).zip(y.chunks(leaf));
     for (sum, (x, y)) in sums.iter_mut().zip(leaves) {
         let mut lanes = s.zero();
         for (x, y) in x.chunks(LANES).zip(y.chunks(LANES)) {
-            lanes = s.fma(s.read(x), s.read(y), lanes);
+            lanes = s.fma(s.read(x), E::read(s, y), lanes);
         }
         *sum = s.fold(lanes);
     }

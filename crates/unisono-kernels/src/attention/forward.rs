@@ -3,10 +3,13 @@
 use super::ahead::Ahead;
 use super::micro::{Micro, Product, Sink, multiply};
 use super::{Attention, BLOCK, Layout, pack};
+use crate::element::Element;
 use crate::math::lanes::{exp, ln};
 use crate::order::Units;
+use crate::out::Out;
 use crate::scratch::Scratch;
 use crate::simd::LANES;
+use std::any::TypeId;
 use std::ops::Range;
 
 /// Query rows that go through a block of keys together: their scores stay in the first cache.
@@ -17,6 +20,14 @@ pub(super) struct Part {
     pub b: usize,
     pub g: usize,
     pub rows: Range<usize>,
+}
+
+/// The arrays of a call, of one kind.
+pub(super) struct Arrays<'a, E> {
+    pub q: &'a [E],
+    pub k: &'a [E],
+    pub v: &'a [E],
+    pub out: Out<'a, E>,
 }
 
 /// Cuts `len` floats off the front of `rest`, rounded up to whole vectors.
@@ -51,8 +62,8 @@ struct Block<'s> {
 }
 
 #[inline(always)]
-pub(super) fn run<S: Micro>(s: S, attention: &Attention, part: Part, scratch: &mut Scratch) {
-    let (a, Part { b, g, rows }) = (attention, part);
+pub(super) fn run<S: Micro, E: Element>(s: S, a: &Attention, arrays: &Arrays<E>, part: Part, scratch: &mut Scratch) {
+    let Part { b, g, rows } = part;
     let (d, count) = (a.head_dim, rows.len());
     let padded = d.next_multiple_of(LANES);
     let whole_groups = count.next_multiple_of(GROUP);
@@ -80,24 +91,24 @@ pub(super) fn run<S: Micro>(s: S, attention: &Attention, part: Part, scratch: &m
     // A block of keys and values should have been asked for when the one before it is done.
     let width = (S::ACCUMULATORS / count.clamp(1, S::ROWS)).min(4) * LANES;
     let tiles = count.div_ceil(S::ROWS) * (BLOCK.div_ceil(width) + padded.div_ceil(width));
-    let mut ahead = Ahead::new(d, (2 * BLOCK).div_ceil(tiles.max(1)).clamp(4, BLOCK));
-    read_queries(a, b, g, rows.clone(), 0, &mut state);
+    let mut ahead = Ahead::new(d * size_of::<E>(), (2 * BLOCK).div_ceil(tiles.max(1)).clamp(4, BLOCK));
+    read_queries(s, a, arrays.q, (b, g, rows.clone()), 0, &mut state);
     for at in 0..blocks {
         let keys = (a.keys - at * BLOCK).min(BLOCK);
         let (k, v) = (a.k_layout.at(b, at * BLOCK, g, 0), a.v_layout.at(b, at * BLOCK, g, 0));
-        // Few rows read the values once, in place; for many they are copied together.
-        let in_place = count <= GROUP && d == padded;
+        // Few rows read the values once, in place if they are f32; for many they are copied together.
+        let in_place = count <= GROUP && d == padded && TypeId::of::<E>() == TypeId::of::<f32>();
         let (key_row, value_row) = (a.k_layout.token, a.v_layout.token);
         if at + 1 < blocks {
-            ahead.note(a.k.as_ptr(), k + BLOCK * key_row, key_row, BLOCK);
+            ahead.note(arrays.k.as_ptr(), k + BLOCK * key_row, key_row, BLOCK);
         }
         // SAFETY: `check` saw that the arrays hold these rows.
         let (values, value_row) = unsafe {
-            let (k, v) = (a.k.as_ptr().add(k), a.v.as_ptr().add(v));
+            let (k, v) = (arrays.k.as_ptr().add(k), arrays.v.as_ptr().add(v));
             pack::transposed(s, k, key_row, keys, d, block.keys.as_mut_ptr());
             if in_place {
                 ahead.note(v, 0, value_row, keys);
-                (v, value_row)
+                (v.cast::<f32>(), value_row)
             } else {
                 pack::rows(s, v, value_row, keys, d, block.values.as_mut_ptr());
                 ahead.note(v, BLOCK * value_row, value_row, if at + 1 < blocks { BLOCK } else { 0 });
@@ -107,18 +118,18 @@ pub(super) fn run<S: Micro>(s: S, attention: &Attention, part: Part, scratch: &m
         for first in (0..count).step_by(GROUP) {
             let here = (count - first).min(GROUP);
             if at == 0 && first + here < count {
-                read_queries(a, b, g, rows.clone(), first + GROUP, &mut state);
+                read_queries(s, a, arrays.q, (b, g, rows.clone()), first + GROUP, &mut state);
+                let next = rows.start + first + 2 * GROUP;
+                note_rows(&mut ahead, a, (b, g, next), (arrays.q.as_ptr(), a.q_layout));
+            }
+            if at + 1 == blocks {
+                let here = rows.start + first;
                 note_rows(
                     &mut ahead,
                     a,
-                    b,
-                    g,
-                    rows.start + first + 2 * GROUP,
-                    (a.q.as_ptr(), a.q_layout),
+                    (b, g, here),
+                    (arrays.out.as_ptr().cast_const(), a.out_layout),
                 );
-            }
-            if at + 1 == blocks {
-                note_rows(&mut ahead, a, b, g, rows.start + first, (a.out.as_ptr(), a.out_layout));
             }
             let mut bits = [0; GROUP];
             for (i, bits) in bits[..here].iter_mut().enumerate() {
@@ -129,29 +140,37 @@ pub(super) fn run<S: Micro>(s: S, attention: &Attention, part: Part, scratch: &m
             unsafe { group(s, a, &mut state, &mut block, place, (values, value_row), &mut ahead) };
         }
     }
-    finish(s, a, b, g, rows, &state);
+    finish(s, a, arrays.out, (b, g, rows), &state);
 }
 
 /// Copies the queries of one group, rows `first..` of the tile.
 #[inline(always)]
-fn read_queries(a: &Attention, b: usize, g: usize, rows: Range<usize>, first: usize, state: &mut Rows) {
+fn read_queries<S: Micro, E: Element>(
+    s: S,
+    a: &Attention,
+    q: &[E],
+    (b, g, rows): (usize, usize, Range<usize>),
+    first: usize,
+    state: &mut Rows,
+) {
     let d = a.head_dim;
     for row in first..(first + GROUP).min(rows.len()) {
         let index = rows.start + row;
         let from = a.q_layout.at(b, index % a.queries, g, index / a.queries);
-        state.q[row * d..][..d].copy_from_slice(&a.q[from..][..d]);
+        let to = state.q[row * d..][..d].chunks_mut(LANES);
+        for (to, from) in to.zip(q[from..][..d].chunks(LANES)) {
+            s.write(to, E::read(s, from));
+        }
     }
 }
 
 /// Notes the rows of `array` that belong to the group which begins at row `index` of the sequence.
 #[inline(always)]
-fn note_rows(
+fn note_rows<E>(
     ahead: &mut Ahead,
     a: &Attention,
-    b: usize,
-    g: usize,
-    index: usize,
-    (array, layout): (*const f32, Layout),
+    (b, g, index): (usize, usize, usize),
+    (array, layout): (*const E, Layout),
 ) {
     let at = layout.at(b, index % a.queries, g, index / a.queries);
     ahead.note(array, at, layout.token, GROUP);
@@ -361,7 +380,13 @@ unsafe fn probabilities<S: Micro>(s: S, row: *mut f32, vectors: usize, bits: u64
 
 /// `out` and `lse` of all rows, sixteen at a time.
 #[inline(always)]
-fn finish<S: Micro>(s: S, a: &Attention, b: usize, g: usize, rows: Range<usize>, state: &Rows) {
+fn finish<S: Micro, E: Element>(
+    s: S,
+    a: &Attention,
+    out: Out<E>,
+    (b, g, rows): (usize, usize, Range<usize>),
+    state: &Rows,
+) {
     let (d, padded) = (a.head_dim, a.head_dim.next_multiple_of(LANES));
     for first in (0..rows.len()).step_by(GROUP) {
         let here = (rows.len() - first).min(GROUP);
@@ -384,10 +409,10 @@ fn finish<S: Micro>(s: S, a: &Attention, b: usize, g: usize, rows: Range<usize>,
             );
             let acc = &state.acc[(first + r) * padded..][..padded];
             // SAFETY: the tile owns the results of its rows.
-            let out = unsafe { a.out.slice(a.out_layout.at(b, query, g, head), d) };
+            let out = unsafe { out.slice(a.out_layout.at(b, query, g, head), d) };
             let inverse = s.splat(inverses[r]);
             for (out, acc) in out.chunks_mut(LANES).zip(acc.chunks(LANES)) {
-                s.write(out, s.add(s.mul(s.read(acc), inverse), s.zero()));
+                E::write(s, out, s.add(s.mul(s.read(acc), inverse), s.zero()));
             }
             if let Some(out) = a.lse {
                 let at = ((b * a.groups + g) * a.heads_per_group + head) * a.queries + query;

@@ -1,6 +1,6 @@
 //! The one inner product of attention: a few rows of broadcasts times rows of vectors, in registers.
 
-use super::ahead::{Ahead, Ask};
+use super::ahead::{Ahead, Ask, LINE};
 use super::seen::low_bits;
 use crate::simd::{LANES, Portable, Simd};
 #[cfg(target_arch = "x86_64")]
@@ -49,7 +49,7 @@ pub(super) trait Micro: Simd {
 
     /// Asks for the cache line of `p`, which need not be valid, into the second level.
     #[inline(always)]
-    fn prefetch(_: *const f32) {}
+    fn prefetch(_: *const u8) {}
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -69,7 +69,7 @@ impl Micro for crate::simd::Avx512 {
     }
 
     #[inline(always)]
-    fn prefetch(p: *const f32) {
+    fn prefetch(p: *const u8) {
         // SAFETY: a prefetch touches nothing that the program could see, whatever the address.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
     }
@@ -92,7 +92,7 @@ impl Micro for crate::simd::Avx2 {
     }
 
     #[inline(always)]
-    fn prefetch(p: *const f32) {
+    fn prefetch(p: *const u8) {
         // SAFETY: a prefetch touches nothing that the program could see, whatever the address.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
     }
@@ -246,8 +246,8 @@ unsafe fn every<S: Micro, const R: usize, const V: usize>(
     // SAFETY: steps of the product.
     unsafe {
         for row in 0..rows {
-            for v in 0..ask.vectors {
-                S::prefetch(ask.from.wrapping_add(row * ask.stride + v * LANES));
+            for line in 0..ask.lines {
+                S::prefetch(ask.from.wrapping_add(row * ask.stride + line * LINE));
             }
             for _ in 0..spacing {
                 step(s, p, t, &mut local);

@@ -28,6 +28,12 @@
 //!   left to right; +0 is added at the store.
 //!
 //! None of it depends on the tiles, so any worker may run any tile, in any order.
+//!
+//! # bf16
+//!
+//! Queries, keys, values, the output and their gradients may be bf16, all of them in one call. They are read as the f32 that
+//! they are, all of the above is computed in f32, and each stored element (`out`, `dq`, `dk`, `dv`) is rounded once, to
+//! nearest even; `D` uses `out` as it was stored. `lse` stays f32.
 
 mod ahead;
 mod backward;
@@ -36,6 +42,7 @@ mod micro;
 mod pack;
 mod seen;
 
+use crate::element::{Bf16, Floats, OutFloats, mixed};
 use crate::out::Out;
 use crate::scratch::Scratch;
 use crate::simd::dispatch;
@@ -98,15 +105,15 @@ pub struct Attention<'a> {
     /// Keys of a sequence.
     pub keys: usize,
     /// Queries, laid out by `q_layout`. The three inputs may be one array; the slices then begin where each does.
-    pub q: &'a [f32],
+    pub q: Floats<'a>,
     /// Layout of `q`.
     pub q_layout: Layout,
     /// Keys, laid out by `k_layout`.
-    pub k: &'a [f32],
+    pub k: Floats<'a>,
     /// Layout of `k`.
     pub k_layout: Layout,
     /// Values, laid out by `v_layout`.
-    pub v: &'a [f32],
+    pub v: Floats<'a>,
     /// Layout of `v`.
     pub v_layout: Layout,
     /// Whether query `i` sees only the keys `0..=first_query + i`.
@@ -120,7 +127,7 @@ pub struct Attention<'a> {
     /// Elements from one sequence's mask to the next, 0 for one mask for all.
     pub mask_batch: usize,
     /// The result, laid out by `out_layout`.
-    pub out: Out<'a, f32>,
+    pub out: OutFloats<'a>,
     /// Layout of `out`.
     pub out_layout: Layout,
     /// `[batch, groups * heads_per_group, queries]`: the logarithm of each softmax's denominator, for the backward pass.
@@ -143,15 +150,15 @@ pub struct AttentionGrad<'a> {
     /// Keys of a sequence.
     pub keys: usize,
     /// Queries, as in the forward pass.
-    pub q: &'a [f32],
+    pub q: Floats<'a>,
     /// Layout of `q` and `dq`.
     pub q_layout: Layout,
     /// Keys, as in the forward pass.
-    pub k: &'a [f32],
+    pub k: Floats<'a>,
     /// Layout of `k` and `dk`.
     pub k_layout: Layout,
     /// Values, as in the forward pass.
-    pub v: &'a [f32],
+    pub v: Floats<'a>,
     /// Layout of `v` and `dv`.
     pub v_layout: Layout,
     /// As in the forward pass.
@@ -165,19 +172,19 @@ pub struct AttentionGrad<'a> {
     /// As in the forward pass.
     pub mask_batch: usize,
     /// The forward pass's result.
-    pub out: &'a [f32],
+    pub out: Floats<'a>,
     /// Its gradient, laid out alike.
-    pub d_out: &'a [f32],
+    pub d_out: Floats<'a>,
     /// Layout of `out` and `d_out`.
     pub out_layout: Layout,
     /// The forward pass's `lse`.
     pub lse: &'a [f32],
     /// Gradient of `q`; the three may be one array.
-    pub dq: Out<'a, f32>,
+    pub dq: OutFloats<'a>,
     /// Gradient of `k`.
-    pub dk: Out<'a, f32>,
+    pub dk: OutFloats<'a>,
     /// Gradient of `v`.
-    pub dv: Out<'a, f32>,
+    pub dv: OutFloats<'a>,
 }
 
 impl Attention<'_> {
@@ -201,7 +208,7 @@ impl Attention<'_> {
     /// Runs one tile.
     ///
     /// # Panics
-    /// If an array is too short for its layout, `head_dim` is 0 or above [`MAX_HEAD_DIM`], or `scale` is not above 0: bugs in
+    /// If arrays are of different kinds, one is too short for its layout, `head_dim` is 0 or above [`MAX_HEAD_DIM`], or `scale` is not above 0: bugs in
     /// unisono.
     pub fn run(&self, tile: usize, scratch: &mut Scratch) {
         self.check();
@@ -218,8 +225,22 @@ impl Attention<'_> {
             g: pair % self.groups,
             rows,
         };
-        let (isa, attention) = (scratch.isa(), self);
-        dispatch!(isa, forward_part(attention: &Attention, part: forward::Part, scratch: &mut Scratch));
+        let (isa, a) = (scratch.isa(), self);
+        match (self.q, self.k, self.v, self.out) {
+            (Floats::F32(q), Floats::F32(k), Floats::F32(v), OutFloats::F32(out)) => {
+                let arrays = &forward::Arrays { q, k, v, out };
+                dispatch!(isa, forward_part::<_, f32>(
+                    a: &Attention, arrays: &forward::Arrays<f32>, part: forward::Part, scratch: &mut Scratch
+                ));
+            }
+            (Floats::Bf16(q), Floats::Bf16(k), Floats::Bf16(v), OutFloats::Bf16(out)) => {
+                let arrays = &forward::Arrays { q, k, v, out };
+                dispatch!(isa, forward_part::<_, Bf16>(
+                    a: &Attention, arrays: &forward::Arrays<Bf16>, part: forward::Part, scratch: &mut Scratch
+                ));
+            }
+            _ => mixed("attention"),
+        }
     }
 
     /// Floating-point operations of the two products, 2 a multiply-add, over the pairs that causality leaves.
@@ -287,8 +308,63 @@ impl AttentionGrad<'_> {
     pub fn run(&self, tile: usize, scratch: &mut Scratch) {
         self.check();
         let part = self.part(tile);
-        let (isa, attention) = (scratch.isa(), self);
-        dispatch!(isa, backward_part(attention: &AttentionGrad, part: backward::Part, scratch: &mut Scratch));
+        let (isa, a) = (scratch.isa(), self);
+        let inputs = [self.q, self.k, self.v, self.out, self.d_out];
+        match (inputs, self.dq, self.dk, self.dv) {
+            (
+                [
+                    Floats::F32(q),
+                    Floats::F32(k),
+                    Floats::F32(v),
+                    Floats::F32(out),
+                    Floats::F32(d_out),
+                ],
+                OutFloats::F32(dq),
+                OutFloats::F32(dk),
+                OutFloats::F32(dv),
+            ) => {
+                let arrays = &backward::Arrays {
+                    q,
+                    k,
+                    v,
+                    out,
+                    d_out,
+                    dq,
+                    dk,
+                    dv,
+                };
+                dispatch!(isa, backward_part::<_, f32>(
+                    a: &AttentionGrad, arrays: &backward::Arrays<f32>, part: backward::Part, scratch: &mut Scratch
+                ));
+            }
+            (
+                [
+                    Floats::Bf16(q),
+                    Floats::Bf16(k),
+                    Floats::Bf16(v),
+                    Floats::Bf16(out),
+                    Floats::Bf16(d_out),
+                ],
+                OutFloats::Bf16(dq),
+                OutFloats::Bf16(dk),
+                OutFloats::Bf16(dv),
+            ) => {
+                let arrays = &backward::Arrays {
+                    q,
+                    k,
+                    v,
+                    out,
+                    d_out,
+                    dq,
+                    dk,
+                    dv,
+                };
+                dispatch!(isa, backward_part::<_, Bf16>(
+                    a: &AttentionGrad, arrays: &backward::Arrays<Bf16>, part: backward::Part, scratch: &mut Scratch
+                ));
+            }
+            _ => mixed("the gradient of attention"),
+        }
     }
 
     fn part(&self, tile: usize) -> backward::Part {

@@ -5,11 +5,12 @@ use crate::command::{Cost, Op};
 use crate::place::Place;
 use unisono_kernels::attention as kernel;
 pub use unisono_kernels::attention::Layout;
+use unisono_kernels::element::{Floats, OutFloats};
 use unisono_kernels::out::Out;
 use unisono_kernels::scratch::Scratch;
 use unisono_mesh::Mesh;
 
-/// An operand of attention: a buffer, the element where it begins, and its strides.
+/// An operand of attention, f32 or bf16 as the others of the call: a buffer and its strides.
 #[derive(Clone, Copy, Debug)]
 pub struct Heads {
     /// The buffer; queries, keys and values may share one.
@@ -50,7 +51,7 @@ impl Shape {
         4 * (self.batch * self.groups * self.heads_per_group * scores * self.head_dim) as u64
     }
 
-    /// Elements of queries (as many as of the output) and of keys.
+    /// Elements of queries (as many as of the output) and of keys (as many as of values).
     fn elements(&self) -> (usize, usize) {
         let head = self.batch * self.groups * self.head_dim;
         (head * self.heads_per_group * self.queries, head * self.keys)
@@ -76,19 +77,19 @@ pub struct Attention {
     pub mask_batch: usize,
     /// Result.
     pub out: Heads,
-    /// Log of each query's sum of exponentials, for the backward pass.
+    /// Log of each query's sum of exponentials, f32, for the backward pass.
     pub lse: Option<BufferRef>,
 }
 
 impl Attention {
     fn kernel<'a>(&self, place: &Place<'a>) -> kernel::Attention<'a> {
         kernel::Attention {
-            q: place.f32(self.q.buffer),
-            k: place.f32(self.k.buffer),
-            v: place.f32(self.v.buffer),
+            q: place.floats(self.q.buffer),
+            k: place.floats(self.k.buffer),
+            v: place.floats(self.v.buffer),
             first_query: self.first_query.map(|b| place.u32(b)),
             mask: self.mask.map(|b| place.u8(b)),
-            out: place.out(self.out.buffer),
+            out: place.out_floats(self.out.buffer),
             lse: self.lse.map(|b| place.out(b)),
             ..self.bare()
         }
@@ -103,18 +104,18 @@ impl Attention {
             head_dim: self.shape.head_dim,
             queries: self.shape.queries,
             keys: self.shape.keys,
-            q: &[],
+            q: Floats::F32(&[]),
             q_layout: self.q.layout,
-            k: &[],
+            k: Floats::F32(&[]),
             k_layout: self.k.layout,
-            v: &[],
+            v: Floats::F32(&[]),
             v_layout: self.v.layout,
             causal: self.shape.causal,
             scale: self.shape.scale,
             first_query: None,
             mask: None,
             mask_batch: self.mask_batch,
-            out: Out::new(&mut []),
+            out: OutFloats::F32(Out::new(&mut [])),
             out_layout: self.out.layout,
             lse: None,
         }
@@ -143,7 +144,7 @@ impl Op for Attention {
         let (q, k) = self.shape.elements();
         Cost {
             flops: self.shape.flops(),
-            bytes: 4 * (2 * q + 2 * k) as u64,
+            bytes: (self.out.buffer.dtype.bytes() * (2 * q + 2 * k)) as u64,
             link_bytes: 0,
         }
     }
@@ -184,24 +185,24 @@ impl AttentionGrad {
             head_dim: f.head_dim,
             queries: f.queries,
             keys: f.keys,
-            q: &[],
+            q: Floats::F32(&[]),
             q_layout: f.q_layout,
-            k: &[],
+            k: Floats::F32(&[]),
             k_layout: f.k_layout,
-            v: &[],
+            v: Floats::F32(&[]),
             v_layout: f.v_layout,
             causal: f.causal,
             scale: f.scale,
             first_query: None,
             mask: None,
             mask_batch: f.mask_batch,
-            out: &[],
+            out: Floats::F32(&[]),
             out_layout: f.out_layout,
-            d_out: &[],
+            d_out: Floats::F32(&[]),
             lse: &[],
-            dq: Out::new(&mut []),
-            dk: Out::new(&mut []),
-            dv: Out::new(&mut []),
+            dq: OutFloats::F32(Out::new(&mut [])),
+            dk: OutFloats::F32(Out::new(&mut [])),
+            dv: OutFloats::F32(Out::new(&mut [])),
         }
     }
 }
@@ -229,7 +230,7 @@ impl Op for AttentionGrad {
         // Five products of the forward's size of two (the scores are computed again), as the field counts it.
         Cost {
             flops: self.forward.shape.flops() / 2 * 5,
-            bytes: 4 * (4 * q + 4 * k) as u64,
+            bytes: (self.dq.dtype.bytes() * (4 * q + 4 * k)) as u64,
             link_bytes: 0,
         }
     }
@@ -241,17 +242,17 @@ impl Op for AttentionGrad {
     fn run(&self, place: &Place<'_>, tile: usize, scratch: &mut Scratch) {
         let f = &self.forward;
         kernel::AttentionGrad {
-            q: place.f32(f.q.buffer),
-            k: place.f32(f.k.buffer),
-            v: place.f32(f.v.buffer),
+            q: place.floats(f.q.buffer),
+            k: place.floats(f.k.buffer),
+            v: place.floats(f.v.buffer),
             first_query: f.first_query.map(|b| place.u32(b)),
             mask: f.mask.map(|b| place.u8(b)),
-            out: place.f32(f.out.buffer),
-            d_out: place.f32(self.d_out),
+            out: place.floats(f.out.buffer),
+            d_out: place.floats(self.d_out),
             lse: place.f32(self.lse),
-            dq: place.out(self.dq),
-            dk: place.out(self.dk),
-            dv: place.out(self.dv),
+            dq: place.out_floats(self.dq),
+            dk: place.out_floats(self.dk),
+            dv: place.out_floats(self.dv),
             ..self.bare()
         }
         .run(tile, scratch);

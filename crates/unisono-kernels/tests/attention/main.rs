@@ -1,0 +1,138 @@
+//! Attention against plain loops that state its order, bit by bit: ragged shapes, masks, positions, f32 and bf16, every
+//! instruction set.
+
+mod case;
+mod fast;
+mod twin;
+
+use case::{Case, case, square};
+use proptest::prelude::*;
+use twin::Order;
+use unisono_kernels::isa::Isa;
+
+fn compare(case: &Case) {
+    let want = case.slow(Order::TRUE);
+    for isa in Isa::available() {
+        // Both directions on the fastest only: portable multiply-adds are slow.
+        for backwards in [true, false].into_iter().take(if isa == Isa::detect() { 2 } else { 1 }) {
+            let got = case.fast(isa, backwards);
+            let shape = format!("{} of {case:?}", isa.name());
+            assert!(got.out == want.out, "out on {shape}");
+            assert!(got.lse == want.lse, "lse on {shape}");
+            assert!(got.dq == want.dq, "dq on {shape}");
+            assert!(got.dk == want.dk, "dk on {shape}");
+            assert!(got.dv == want.dv, "dv on {shape}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 100, ..ProptestConfig::default() })]
+
+    #[test]
+    fn equals_the_slow_twin(case in case()) {
+        compare(&case);
+    }
+}
+
+#[test]
+fn known_shapes() {
+    for half in [false, true] {
+        let square = |batch, groups, heads, d, tokens| Case {
+            half,
+            ..square(batch, groups, heads, d, tokens)
+        };
+        compare(&square(1, 1, 1, 64, 150));
+        compare(&square(16, 1, 1, 16, 70));
+        compare(&square(8, 2, 3, 16, 70));
+        compare(&square(1, 1, 2, 128, 70));
+        compare(&square(1, 1, 1, 256, 65));
+        compare(&Case {
+            causal: false,
+            ..square(1, 1, 1, 48, 96)
+        });
+        compare(&square(1, 1, 1, 1, 1));
+        // Nothing to see, nobody to see it.
+        compare(&Case {
+            keys: 0,
+            ..square(1, 1, 1, 16, 100)
+        });
+        compare(&Case {
+            queries: 0,
+            ..square(1, 1, 1, 16, 100)
+        });
+    }
+}
+
+#[test]
+fn a_prompt_at_once_in_chunks_and_token_by_token() {
+    for (heads, d, half) in [(1, 64, false), (3, 20, false), (1, 64, true), (3, 20, true)] {
+        let case = Case {
+            half,
+            ..square(1, 2, heads, d, 150)
+        };
+        let x = case.inputs();
+        let whole = case.chunk(&x, 0, 150, 150);
+        assert!(whole == case.slow(Order::TRUE).out, "at once");
+        for step in [1, 7, 64, 100] {
+            let mut parts = Vec::new();
+            for from in (0..150).step_by(step) {
+                let to = (from + step).min(150);
+                // A cache of just the tokens so far, and one that is longer than what is filled.
+                parts.extend(case.chunk(&x, from, to, if from % 2 == 0 { to } else { 150 }));
+            }
+            assert!(whole == parts, "in chunks of {step}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_seen_is_not_touched() {
+    for half in [false, true] {
+        // NaN in keys and values after the last position: a cache that was never filled.
+        let case = Case {
+            half,
+            ..square(1, 1, 1, 16, 80)
+        };
+        let (x, layout) = (case.inputs(), case.layout());
+        let mut dirty = x.clone();
+        for t in 40..80 {
+            dirty[t * layout.token + case.d..(t + 1) * layout.token].fill(f32::NAN);
+        }
+        for from in [0, 39] {
+            assert!(case.chunk(&x, from, 40, 80) == case.chunk(&dirty, from, 40, 80));
+        }
+    }
+}
+
+// The broken controls.
+
+#[test]
+fn blocks_of_another_length_give_other_bits() {
+    let case = square(1, 1, 1, 16, 150);
+    let fast = case.fast(Isa::detect(), false);
+    let other = case.slow(Order {
+        block: 48,
+        ..Order::TRUE
+    });
+    assert!(fast.out != other.out && fast.dq != other.dq && fast.dk != other.dk);
+}
+
+#[test]
+fn rounding_elsewhere_gives_other_bits() {
+    let case = Case {
+        half: true,
+        ..square(1, 1, 3, 16, 100)
+    };
+    let fast = case.fast(Isa::detect(), false);
+    let exact_out = case.slow(Order {
+        out_stored: false,
+        ..Order::TRUE
+    });
+    assert!(fast.dq != exact_out.dq && fast.dk != exact_out.dk);
+    let between_heads = case.slow(Order {
+        heads_stored: true,
+        ..Order::TRUE
+    });
+    assert!(fast.dk != between_heads.dk && fast.dv != between_heads.dv);
+}
