@@ -3,6 +3,7 @@
 //! Element e of a stream is kept where its word is at least [`threshold`], and then multiplied by 1 / (1 − p).
 //! The gradient is [`dropout`] of the gradient, with the same stream.
 
+use crate::element::{Bf16, Element, Floats, FloatsMut, mixed};
 use crate::isa::Isa;
 use crate::philox::Stream;
 use crate::random::each_word;
@@ -22,9 +23,19 @@ pub fn threshold(p: f32) -> u32 {
 
 /// `y[i] = x[i] · (1 / (1 − p))` where the word of element `first_element + i` is kept, else +0.
 ///
+/// `x` and `y` are of one kind.
+///
 /// # Panics
-/// If the lengths differ or p is not in 0..1: a bug in unisono.
-pub fn dropout(isa: Isa, stream: &Stream, first_element: u64, p: f32, x: &[f32], y: &mut [f32]) {
+/// If lengths or kinds differ or p is not in 0..1: a bug in unisono.
+pub fn dropout<'a>(
+    isa: Isa,
+    stream: &Stream,
+    first_element: u64,
+    p: f32,
+    x: impl Into<Floats<'a>>,
+    y: impl Into<FloatsMut<'a>>,
+) {
+    let (x, y) = (x.into(), y.into());
     assert!(
         x.len() == y.len(),
         "bug in unisono: dropout of {} elements to {}",
@@ -32,14 +43,31 @@ pub fn dropout(isa: Isa, stream: &Stream, first_element: u64, p: f32, x: &[f32],
         y.len()
     );
     let rule = Rule::new(stream, first_element, p);
-    dispatch!(isa, dropout_lanes(rule: Rule, x: &[f32], y: &mut [f32]));
+    match (x, y) {
+        (Floats::F32(x), FloatsMut::F32(y)) => {
+            dispatch!(isa, dropout_lanes::<_, f32>(rule: Rule, x: &[f32], y: &mut [f32]));
+        }
+        (Floats::Bf16(x), FloatsMut::Bf16(y)) => {
+            dispatch!(isa, dropout_lanes::<_, Bf16>(rule: Rule, x: &[Bf16], y: &mut [Bf16]));
+        }
+        _ => mixed("dropout"),
+    }
 }
 
-/// `y[i] = residual[i] + dropout(x)[i]`, the product rounded before it is added.
+/// `y[i] = residual[i] + dropout(x)[i]`, the product rounded to f32 before it is added. The three are of one kind.
 ///
 /// # Panics
 /// As [`dropout`].
-pub fn dropout_add(isa: Isa, stream: &Stream, first_element: u64, p: f32, x: &[f32], residual: &[f32], y: &mut [f32]) {
+pub fn dropout_add<'a>(
+    isa: Isa,
+    stream: &Stream,
+    first_element: u64,
+    p: f32,
+    x: impl Into<Floats<'a>>,
+    residual: impl Into<Floats<'a>>,
+    y: impl Into<FloatsMut<'a>>,
+) {
+    let (x, residual, y) = (x.into(), residual.into(), y.into());
     assert!(
         x.len() == y.len() && residual.len() == y.len(),
         "bug in unisono: dropout of {} elements with {} to {}",
@@ -48,7 +76,15 @@ pub fn dropout_add(isa: Isa, stream: &Stream, first_element: u64, p: f32, x: &[f
         y.len()
     );
     let rule = Rule::new(stream, first_element, p);
-    dispatch!(isa, dropout_add_lanes(rule: Rule, x: &[f32], residual: &[f32], y: &mut [f32]));
+    match (x, residual, y) {
+        (Floats::F32(x), Floats::F32(residual), FloatsMut::F32(y)) => {
+            dispatch!(isa, dropout_add_lanes::<_, f32>(rule: Rule, x: &[f32], residual: &[f32], y: &mut [f32]));
+        }
+        (Floats::Bf16(x), Floats::Bf16(residual), FloatsMut::Bf16(y)) => {
+            dispatch!(isa, dropout_add_lanes::<_, Bf16>(rule: Rule, x: &[Bf16], residual: &[Bf16], y: &mut [Bf16]));
+        }
+        _ => mixed("dropout"),
+    }
 }
 
 /// What decides about an element.
@@ -79,7 +115,7 @@ impl Rule<'_> {
 }
 
 #[inline(always)]
-fn dropout_lanes<S: Simd>(s: S, rule: Rule, x: &[f32], y: &mut [f32]) {
+fn dropout_lanes<S: Simd, E: Element>(s: S, rule: Rule, x: &[E], y: &mut [E]) {
     each_word(
         s,
         rule.stream,
@@ -87,14 +123,14 @@ fn dropout_lanes<S: Simd>(s: S, rule: Rule, x: &[f32], y: &mut [f32]) {
         y.len(),
         #[inline(always)]
         |i, count, words| {
-            let v = rule.apply(s, words, s.read(&x[i..i + count]));
-            s.write(&mut y[i..i + count], v);
+            let v = rule.apply(s, words, E::read(s, &x[i..i + count]));
+            E::write(s, &mut y[i..i + count], v);
         },
     );
 }
 
 #[inline(always)]
-fn dropout_add_lanes<S: Simd>(s: S, rule: Rule, x: &[f32], residual: &[f32], y: &mut [f32]) {
+fn dropout_add_lanes<S: Simd, E: Element>(s: S, rule: Rule, x: &[E], residual: &[E], y: &mut [E]) {
     each_word(
         s,
         rule.stream,
@@ -102,8 +138,8 @@ fn dropout_add_lanes<S: Simd>(s: S, rule: Rule, x: &[f32], residual: &[f32], y: 
         y.len(),
         #[inline(always)]
         |i, count, words| {
-            let v = rule.apply(s, words, s.read(&x[i..i + count]));
-            s.write(&mut y[i..i + count], s.add(s.read(&residual[i..i + count]), v));
+            let v = rule.apply(s, words, E::read(s, &x[i..i + count]));
+            E::write(s, &mut y[i..i + count], s.add(E::read(s, &residual[i..i + count]), v));
         },
     );
 }

@@ -3,6 +3,7 @@
 //! A shard holds the rows `first_row..` of the table; ids of other shards' rows are passed over, so that a lookup over a
 //! sharded vocabulary is a select of the owner's row and not a sum.
 
+use crate::element::{Bf16, Element, Floats, FloatsMut, mixed};
 use crate::isa::Isa;
 use crate::order::Share;
 use crate::out::Out;
@@ -12,11 +13,26 @@ use crate::simd::{Simd, dispatch};
 
 /// `out[t] = table[ids[t] − first_row]` for each token `t`, zeros where the row is not one of this shard's `rows`.
 ///
-/// `table` is `[rows, cols]`, `out` `[ids.len(), cols]`.
+/// `table` is `[rows, cols]`, `out` `[ids.len(), cols]` of the same kind.
 ///
 /// # Panics
-/// If the lengths do not fit: a bug in unisono.
-pub fn gather(table: &[f32], cols: usize, first_row: u32, rows: usize, ids: &[u32], out: &mut [f32]) {
+/// If lengths or kinds do not fit: a bug in unisono.
+pub fn gather<'a>(
+    table: impl Into<Floats<'a>>,
+    cols: usize,
+    first_row: u32,
+    rows: usize,
+    ids: &[u32],
+    out: impl Into<FloatsMut<'a>>,
+) {
+    match (table.into(), out.into()) {
+        (Floats::F32(table), FloatsMut::F32(out)) => gather_rows(table, cols, first_row, rows, ids, out),
+        (Floats::Bf16(table), FloatsMut::Bf16(out)) => gather_rows(table, cols, first_row, rows, ids, out),
+        _ => mixed("a lookup"),
+    }
+}
+
+fn gather_rows<E: Element>(table: &[E], cols: usize, first_row: u32, rows: usize, ids: &[u32], out: &mut [E]) {
     assert!(
         rows * cols <= table.len() && out.len() == ids.len() * cols,
         "bug in unisono: gather of {} rows of {cols} from {rows} rows in {} elements to {}",
@@ -30,7 +46,7 @@ pub fn gather(table: &[f32], cols: usize, first_row: u32, rows: usize, ids: &[u3
         if row < rows {
             to.copy_from_slice(&table[row * cols..][..cols]);
         } else {
-            to.fill(0.0);
+            to.fill(E::default());
         }
     }
 }
@@ -48,11 +64,11 @@ pub fn gather(table: &[f32], cols: usize, first_row: u32, rows: usize, ids: &[u3
 /// If the lengths do not fit: a bug in unisono.
 // The arguments are the signature that the runtime's commands are coded against.
 #[allow(clippy::too_many_arguments)]
-pub fn embedding_grad(
+pub fn embedding_grad<'a>(
     isa: Isa,
     share: &Share,
     ids: &[u32],
-    dy: &[f32],
+    dy: impl Into<Floats<'a>>,
     cols: usize,
     first_row: u32,
     row_from: usize,
@@ -61,6 +77,7 @@ pub fn embedding_grad(
     slot: usize,
     scratch: &mut Scratch,
 ) {
+    let dy = dy.into();
     let tokens = ids.len();
     assert!(
         tokens == share.addends() && dy.len() == tokens * cols && u32::try_from(tokens).is_ok(),
@@ -80,7 +97,6 @@ pub fn embedding_grad(
     sort(ids, local, rows, starts, order);
     let mut sums = Sums {
         leaves: &leaves,
-        dy,
         cols,
         leaf_sum,
         full,
@@ -94,7 +110,10 @@ pub fn embedding_grad(
             clear(entries, leaves.after);
         } else {
             let sums = &mut sums;
-            dispatch!(isa, sum_row(sums: &mut Sums, entries: Entries));
+            match dy {
+                Floats::F32(dy) => dispatch!(isa, sum_row::<_, f32>(sums: &mut Sums, dy: &[f32], entries: Entries)),
+                Floats::Bf16(dy) => dispatch!(isa, sum_row::<_, Bf16>(sums: &mut Sums, dy: &[Bf16], entries: Entries)),
+            }
         }
     }
 }
@@ -139,7 +158,6 @@ fn clear(mut entries: Entries, count: usize) {
 
 struct Sums<'a> {
     leaves: &'a Leaves,
-    dy: &'a [f32],
     cols: usize,
     /// Where a leaf is summed before it is merged.
     leaf_sum: &'a mut [f32],
@@ -150,7 +168,7 @@ struct Sums<'a> {
 }
 
 #[inline(always)]
-fn sum_row<S: Simd>(_: S, sums: &mut Sums, mut entries: Entries) {
+fn sum_row<S: Simd, E: Element>(_: S, sums: &mut Sums, dy: &[E], mut entries: Entries) {
     let leaves = sums.leaves;
     let (mut depth, mut leaf) = (leaves.before, leaves.from);
     sums.full[..depth].fill(1);
@@ -160,7 +178,7 @@ fn sum_row<S: Simd>(_: S, sums: &mut Sums, mut entries: Entries) {
         let end = (here + 1 - leaves.from) * leaves.len;
         let count = rest.iter().take_while(|t| (**t as usize) < end).count();
         depth = push_empty(sums, &mut entries, depth, leaf, here);
-        sum_leaf(sums.leaf_sum, &rest[..count], sums.dy, sums.cols);
+        sum_leaf(sums.leaf_sum, &rest[..count], dy, sums.cols);
         depth = push_leaf(sums, &mut entries, depth, here);
         rest = &rest[count..];
         leaf = here + 1;
@@ -175,14 +193,14 @@ fn sum_row<S: Simd>(_: S, sums: &mut Sums, mut entries: Entries) {
 
 /// A leaf's tokens left to right from +0, four a pass.
 #[inline(always)]
-fn sum_leaf(sum: &mut [f32], tokens: &[u32], dy: &[f32], cols: usize) {
+fn sum_leaf<E: Element>(sum: &mut [f32], tokens: &[u32], dy: &[E], cols: usize) {
     let row = |t: u32| &dy[t as usize * cols..][..cols];
     sum.fill(0.0);
     let (fours, rest) = tokens.as_chunks::<4>();
     for [a, b, c, d] in fours {
         let rows = row(*a).iter().zip(row(*b)).zip(row(*c)).zip(row(*d));
         for (s, (((a, b), c), d)) in sum.iter_mut().zip(rows) {
-            *s = (((*s + a) + b) + c) + d;
+            *s = (((*s + a.to_f32()) + b.to_f32()) + c.to_f32()) + d.to_f32();
         }
     }
     for t in rest {

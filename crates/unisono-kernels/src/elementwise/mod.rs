@@ -1,7 +1,8 @@
 //! One number in, one number out: activations, arithmetic, scaling.
 //!
-//! All slices of a call have the same length, any length and alignment; element i of the result depends on elements i only.
+//! All arrays of a call have the same length, any length and alignment, and are of one kind; element i of the result depends on elements i only.
 
+use crate::element::{Bf16, Element, Floats, FloatsMut, mixed};
 use crate::isa::Isa;
 use crate::simd::{LANES, Simd, dispatch};
 
@@ -94,48 +95,100 @@ impl Binary {
 /// `y[i] = op(x[i])`.
 ///
 /// # Panics
-/// If the lengths differ: a bug in unisono.
-pub fn unary(isa: Isa, op: Unary, x: &[f32], y: &mut [f32]) {
-    dispatch!(isa, unary_lanes(op: Unary, x: &[f32], y: &mut [f32]));
+/// If lengths or kinds differ: a bug in unisono.
+pub fn unary<'a>(isa: Isa, op: Unary, x: impl Into<Floats<'a>>, y: impl Into<FloatsMut<'a>>) {
+    match (x.into(), y.into()) {
+        (Floats::F32(x), FloatsMut::F32(y)) => {
+            dispatch!(isa, unary_lanes::<_, f32>(op: Unary, x: &[f32], y: &mut [f32]));
+        }
+        (Floats::Bf16(x), FloatsMut::Bf16(y)) => {
+            dispatch!(isa, unary_lanes::<_, Bf16>(op: Unary, x: &[Bf16], y: &mut [Bf16]));
+        }
+        _ => mixed("a function of one number"),
+    }
 }
 
 /// `dx[i] = dy[i] · op′(x[i])`, x being the input of the forward call.
 ///
 /// # Panics
-/// If the lengths differ: a bug in unisono.
-pub fn unary_grad(isa: Isa, op: Unary, x: &[f32], dy: &[f32], dx: &mut [f32]) {
-    dispatch!(isa, unary_grad_lanes(op: Unary, x: &[f32], dy: &[f32], dx: &mut [f32]));
+/// If lengths or kinds differ: a bug in unisono.
+pub fn unary_grad<'a>(
+    isa: Isa,
+    op: Unary,
+    x: impl Into<Floats<'a>>,
+    dy: impl Into<Floats<'a>>,
+    dx: impl Into<FloatsMut<'a>>,
+) {
+    match (x.into(), dy.into(), dx.into()) {
+        (Floats::F32(x), Floats::F32(dy), FloatsMut::F32(dx)) => {
+            dispatch!(isa, unary_grad_lanes::<_, f32>(op: Unary, x: &[f32], dy: &[f32], dx: &mut [f32]));
+        }
+        (Floats::Bf16(x), Floats::Bf16(dy), FloatsMut::Bf16(dx)) => {
+            dispatch!(isa, unary_grad_lanes::<_, Bf16>(op: Unary, x: &[Bf16], dy: &[Bf16], dx: &mut [Bf16]));
+        }
+        _ => mixed("the gradient of a function of one number"),
+    }
 }
 
 /// `y[i] = op(a[i], b[i])`.
 ///
 /// # Panics
-/// If the lengths differ: a bug in unisono.
-pub fn binary(isa: Isa, op: Binary, a: &[f32], b: &[f32], y: &mut [f32]) {
-    dispatch!(isa, binary_lanes(op: Binary, a: &[f32], b: &[f32], y: &mut [f32]));
+/// If lengths or kinds differ: a bug in unisono.
+pub fn binary<'a>(
+    isa: Isa,
+    op: Binary,
+    a: impl Into<Floats<'a>>,
+    b: impl Into<Floats<'a>>,
+    y: impl Into<FloatsMut<'a>>,
+) {
+    match (a.into(), b.into(), y.into()) {
+        (Floats::F32(a), Floats::F32(b), FloatsMut::F32(y)) => {
+            dispatch!(isa, binary_lanes::<_, f32>(op: Binary, a: &[f32], b: &[f32], y: &mut [f32]));
+        }
+        (Floats::Bf16(a), Floats::Bf16(b), FloatsMut::Bf16(y)) => {
+            dispatch!(isa, binary_lanes::<_, Bf16>(op: Binary, a: &[Bf16], b: &[Bf16], y: &mut [Bf16]));
+        }
+        _ => mixed("a function of two numbers"),
+    }
 }
 
-/// `y[i] = op(a[i], b)`.
+/// `y[i] = op(a[i], b)`; `b` is not rounded to what the arrays hold.
 ///
 /// # Panics
-/// If the lengths differ: a bug in unisono.
-pub fn binary_scalar(isa: Isa, op: Binary, a: &[f32], b: f32, y: &mut [f32]) {
-    dispatch!(isa, binary_scalar_lanes(op: Binary, a: &[f32], b: f32, y: &mut [f32]));
+/// If lengths or kinds differ: a bug in unisono.
+pub fn binary_scalar<'a>(isa: Isa, op: Binary, a: impl Into<Floats<'a>>, b: f32, y: impl Into<FloatsMut<'a>>) {
+    match (a.into(), y.into()) {
+        (Floats::F32(a), FloatsMut::F32(y)) => {
+            dispatch!(isa, binary_scalar_lanes::<_, f32>(op: Binary, a: &[f32], b: f32, y: &mut [f32]));
+        }
+        (Floats::Bf16(a), FloatsMut::Bf16(y)) => {
+            dispatch!(isa, binary_scalar_lanes::<_, Bf16>(op: Binary, a: &[Bf16], b: f32, y: &mut [Bf16]));
+        }
+        _ => mixed("a function of two numbers"),
+    }
 }
 
-/// `y[i] = op(a, b[i])`.
+/// `y[i] = op(a, b[i])`; `a` is not rounded to what the arrays hold.
 ///
 /// # Panics
-/// If the lengths differ: a bug in unisono.
-pub fn scalar_binary(isa: Isa, op: Binary, a: f32, b: &[f32], y: &mut [f32]) {
-    dispatch!(isa, scalar_binary_lanes(op: Binary, a: f32, b: &[f32], y: &mut [f32]));
+/// If lengths or kinds differ: a bug in unisono.
+pub fn scalar_binary<'a>(isa: Isa, op: Binary, a: f32, b: impl Into<Floats<'a>>, y: impl Into<FloatsMut<'a>>) {
+    match (b.into(), y.into()) {
+        (Floats::F32(b), FloatsMut::F32(y)) => {
+            dispatch!(isa, scalar_binary_lanes::<_, f32>(op: Binary, a: f32, b: &[f32], y: &mut [f32]));
+        }
+        (Floats::Bf16(b), FloatsMut::Bf16(y)) => {
+            dispatch!(isa, scalar_binary_lanes::<_, Bf16>(op: Binary, a: f32, b: &[Bf16], y: &mut [Bf16]));
+        }
+        _ => mixed("a function of two numbers"),
+    }
 }
 
 /// `y[i] = x[i] · factor`.
 ///
 /// # Panics
-/// If the lengths differ: a bug in unisono.
-pub fn scale(isa: Isa, x: &[f32], factor: f32, y: &mut [f32]) {
+/// If lengths or kinds differ: a bug in unisono.
+pub fn scale<'a>(isa: Isa, x: impl Into<Floats<'a>>, factor: f32, y: impl Into<FloatsMut<'a>>) {
     binary_scalar(isa, Binary::Mul, x, factor, y);
 }
 
@@ -149,15 +202,15 @@ pub fn fill(y: &mut [f32], value: f32) {
 /// `f` is a closure marked `#[inline(always)]`, or the name of an operation of a few instructions: a larger function passed by
 /// name is not always inlined (see [`function`]).
 #[inline(always)]
-pub(crate) fn map<S: Simd>(s: S, x: &[f32], y: &mut [f32], f: impl Fn(S, S::F) -> S::F) {
+pub(crate) fn map<S: Simd, E: Element>(s: S, x: &[E], y: &mut [E], f: impl Fn(S, S::F) -> S::F) {
     same_length(x.len(), y.len());
     let (x, x_tail) = x.as_chunks::<LANES>();
     let (y, y_tail) = y.as_chunks_mut::<LANES>();
     for (x, y) in x.iter().zip(y) {
-        s.write(y, f(s, s.read(x)));
+        E::write(s, y, f(s, E::read(s, x)));
     }
     if !x_tail.is_empty() {
-        s.write(y_tail, f(s, s.read(x_tail)));
+        E::write(s, y_tail, f(s, E::read(s, x_tail)));
     }
 }
 
@@ -177,17 +230,17 @@ pub(crate) fn map_in_place<S: Simd>(s: S, y: &mut [f32], f: impl Fn(S, S::F) -> 
 
 /// `y[i] = f(s, a[i], b[i])`; as [`map`].
 #[inline(always)]
-pub(crate) fn zip<S: Simd>(s: S, a: &[f32], b: &[f32], y: &mut [f32], f: impl Fn(S, S::F, S::F) -> S::F) {
+pub(crate) fn zip<S: Simd, E: Element>(s: S, a: &[E], b: &[E], y: &mut [E], f: impl Fn(S, S::F, S::F) -> S::F) {
     same_length(a.len(), y.len());
     same_length(b.len(), y.len());
     let (a, a_tail) = a.as_chunks::<LANES>();
     let (b, b_tail) = b.as_chunks::<LANES>();
     let (y, y_tail) = y.as_chunks_mut::<LANES>();
     for ((a, b), y) in a.iter().zip(b).zip(y) {
-        s.write(y, f(s, s.read(a), s.read(b)));
+        E::write(s, y, f(s, E::read(s, a), E::read(s, b)));
     }
     if !a_tail.is_empty() {
-        s.write(y_tail, f(s, s.read(a_tail), s.read(b_tail)));
+        E::write(s, y_tail, f(s, E::read(s, a_tail), E::read(s, b_tail)));
     }
 }
 
@@ -199,45 +252,45 @@ fn same_length(a: usize, b: usize) {
 }
 
 #[inline(always)]
-fn unary_lanes<S: Simd>(s: S, op: Unary, x: &[f32], y: &mut [f32]) {
+fn unary_lanes<S: Simd, E: Element>(s: S, op: Unary, x: &[E], y: &mut [E]) {
     match op {
-        Unary::Neg => values::<S, function::Neg>(s, x, y),
-        Unary::Relu => values::<S, function::Relu>(s, x, y),
-        Unary::Gelu => values::<S, function::Gelu>(s, x, y),
-        Unary::GeluTanh => values::<S, function::GeluTanh>(s, x, y),
-        Unary::Silu => values::<S, function::Silu>(s, x, y),
-        Unary::Exp => values::<S, function::Exp>(s, x, y),
-        Unary::Ln => values::<S, function::Ln>(s, x, y),
-        Unary::Tanh => values::<S, function::Tanh>(s, x, y),
-        Unary::Sigmoid => values::<S, function::Sigmoid>(s, x, y),
-        Unary::Sqrt => values::<S, function::Sqrt>(s, x, y),
-        Unary::Rsqrt => values::<S, function::Rsqrt>(s, x, y),
-        Unary::Square => values::<S, function::Square>(s, x, y),
-        Unary::Abs => values::<S, function::Abs>(s, x, y),
+        Unary::Neg => values::<S, E, function::Neg>(s, x, y),
+        Unary::Relu => values::<S, E, function::Relu>(s, x, y),
+        Unary::Gelu => values::<S, E, function::Gelu>(s, x, y),
+        Unary::GeluTanh => values::<S, E, function::GeluTanh>(s, x, y),
+        Unary::Silu => values::<S, E, function::Silu>(s, x, y),
+        Unary::Exp => values::<S, E, function::Exp>(s, x, y),
+        Unary::Ln => values::<S, E, function::Ln>(s, x, y),
+        Unary::Tanh => values::<S, E, function::Tanh>(s, x, y),
+        Unary::Sigmoid => values::<S, E, function::Sigmoid>(s, x, y),
+        Unary::Sqrt => values::<S, E, function::Sqrt>(s, x, y),
+        Unary::Rsqrt => values::<S, E, function::Rsqrt>(s, x, y),
+        Unary::Square => values::<S, E, function::Square>(s, x, y),
+        Unary::Abs => values::<S, E, function::Abs>(s, x, y),
     }
 }
 
 #[inline(always)]
-fn unary_grad_lanes<S: Simd>(s: S, op: Unary, x: &[f32], dy: &[f32], dx: &mut [f32]) {
+fn unary_grad_lanes<S: Simd, E: Element>(s: S, op: Unary, x: &[E], dy: &[E], dx: &mut [E]) {
     match op {
-        Unary::Neg => grads::<S, function::Neg>(s, x, dy, dx),
-        Unary::Relu => grads::<S, function::Relu>(s, x, dy, dx),
-        Unary::Gelu => grads::<S, function::Gelu>(s, x, dy, dx),
-        Unary::GeluTanh => grads::<S, function::GeluTanh>(s, x, dy, dx),
-        Unary::Silu => grads::<S, function::Silu>(s, x, dy, dx),
-        Unary::Exp => grads::<S, function::Exp>(s, x, dy, dx),
-        Unary::Ln => grads::<S, function::Ln>(s, x, dy, dx),
-        Unary::Tanh => grads::<S, function::Tanh>(s, x, dy, dx),
-        Unary::Sigmoid => grads::<S, function::Sigmoid>(s, x, dy, dx),
-        Unary::Sqrt => grads::<S, function::Sqrt>(s, x, dy, dx),
-        Unary::Rsqrt => grads::<S, function::Rsqrt>(s, x, dy, dx),
-        Unary::Square => grads::<S, function::Square>(s, x, dy, dx),
-        Unary::Abs => grads::<S, function::Abs>(s, x, dy, dx),
+        Unary::Neg => grads::<S, E, function::Neg>(s, x, dy, dx),
+        Unary::Relu => grads::<S, E, function::Relu>(s, x, dy, dx),
+        Unary::Gelu => grads::<S, E, function::Gelu>(s, x, dy, dx),
+        Unary::GeluTanh => grads::<S, E, function::GeluTanh>(s, x, dy, dx),
+        Unary::Silu => grads::<S, E, function::Silu>(s, x, dy, dx),
+        Unary::Exp => grads::<S, E, function::Exp>(s, x, dy, dx),
+        Unary::Ln => grads::<S, E, function::Ln>(s, x, dy, dx),
+        Unary::Tanh => grads::<S, E, function::Tanh>(s, x, dy, dx),
+        Unary::Sigmoid => grads::<S, E, function::Sigmoid>(s, x, dy, dx),
+        Unary::Sqrt => grads::<S, E, function::Sqrt>(s, x, dy, dx),
+        Unary::Rsqrt => grads::<S, E, function::Rsqrt>(s, x, dy, dx),
+        Unary::Square => grads::<S, E, function::Square>(s, x, dy, dx),
+        Unary::Abs => grads::<S, E, function::Abs>(s, x, dy, dx),
     }
 }
 
 #[inline(always)]
-fn values<S: Simd, F: Function>(s: S, x: &[f32], y: &mut [f32]) {
+fn values<S: Simd, E: Element, F: Function>(s: S, x: &[E], y: &mut [E]) {
     map(
         s,
         x,
@@ -248,7 +301,7 @@ fn values<S: Simd, F: Function>(s: S, x: &[f32], y: &mut [f32]) {
 }
 
 #[inline(always)]
-fn grads<S: Simd, F: Function>(s: S, x: &[f32], dy: &[f32], dx: &mut [f32]) {
+fn grads<S: Simd, E: Element, F: Function>(s: S, x: &[E], dy: &[E], dx: &mut [E]) {
     zip(
         s,
         x,
@@ -272,7 +325,7 @@ fn min_nan<S: Simd>(s: S, a: S::F, b: S::F) -> S::F {
 }
 
 #[inline(always)]
-fn binary_lanes<S: Simd>(s: S, op: Binary, a: &[f32], b: &[f32], y: &mut [f32]) {
+fn binary_lanes<S: Simd, E: Element>(s: S, op: Binary, a: &[E], b: &[E], y: &mut [E]) {
     match op {
         Binary::Add => zip(s, a, b, y, S::add),
         Binary::Sub => zip(s, a, b, y, S::sub),
@@ -284,7 +337,7 @@ fn binary_lanes<S: Simd>(s: S, op: Binary, a: &[f32], b: &[f32], y: &mut [f32]) 
 }
 
 #[inline(always)]
-fn binary_scalar_lanes<S: Simd>(s: S, op: Binary, a: &[f32], b: f32, y: &mut [f32]) {
+fn binary_scalar_lanes<S: Simd, E: Element>(s: S, op: Binary, a: &[E], b: f32, y: &mut [E]) {
     match op {
         Binary::Add => map_second(s, a, b, y, S::add),
         Binary::Sub => map_second(s, a, b, y, S::sub),
@@ -296,7 +349,7 @@ fn binary_scalar_lanes<S: Simd>(s: S, op: Binary, a: &[f32], b: f32, y: &mut [f3
 }
 
 #[inline(always)]
-fn scalar_binary_lanes<S: Simd>(s: S, op: Binary, a: f32, b: &[f32], y: &mut [f32]) {
+fn scalar_binary_lanes<S: Simd, E: Element>(s: S, op: Binary, a: f32, b: &[E], y: &mut [E]) {
     match op {
         Binary::Add => map_first(s, a, b, y, S::add),
         Binary::Sub => map_first(s, a, b, y, S::sub),
@@ -308,7 +361,7 @@ fn scalar_binary_lanes<S: Simd>(s: S, op: Binary, a: f32, b: &[f32], y: &mut [f3
 }
 
 #[inline(always)]
-fn map_second<S: Simd>(s: S, a: &[f32], b: f32, y: &mut [f32], f: impl Fn(S, S::F, S::F) -> S::F) {
+fn map_second<S: Simd, E: Element>(s: S, a: &[E], b: f32, y: &mut [E], f: impl Fn(S, S::F, S::F) -> S::F) {
     let b = s.splat(b);
     map(
         s,
@@ -320,7 +373,7 @@ fn map_second<S: Simd>(s: S, a: &[f32], b: f32, y: &mut [f32], f: impl Fn(S, S::
 }
 
 #[inline(always)]
-fn map_first<S: Simd>(s: S, a: f32, b: &[f32], y: &mut [f32], f: impl Fn(S, S::F, S::F) -> S::F) {
+fn map_first<S: Simd, E: Element>(s: S, a: f32, b: &[E], y: &mut [E], f: impl Fn(S, S::F, S::F) -> S::F) {
     let a = s.splat(a);
     map(
         s,

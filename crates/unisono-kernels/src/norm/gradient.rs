@@ -2,6 +2,7 @@
 
 use super::rows::RowOrder;
 use super::{Normal, columns};
+use crate::element::{Bf16, Element, Floats, FloatsMut, mixed};
 use crate::isa::Isa;
 use crate::order::Units;
 use crate::simd::{LANES, Simd, dispatch};
@@ -9,65 +10,87 @@ use crate::simd::{LANES, Simd, dispatch};
 /// The gradient of layer norm: with g = dy · gamma, a = Σ g / n and b = Σ g x̂ / n (fused multiply-add),
 /// `dx = fma(−x̂, b, g − a) · rstd`.
 ///
-/// `x`, `dy`, `dx` are alike, `mean` and `rstd` as [`layer_norm`](super::layer_norm) stored them.
+/// `x`, `dy`, `dx` are alike in length and kind, `mean` and `rstd` as [`layer_norm`](super::layer_norm) stored them.
 ///
 /// # Panics
-/// If the lengths do not fit: a bug in unisono.
+/// If lengths or kinds do not fit: a bug in unisono.
 // The arguments are the signature that the runtime's commands are coded against.
 #[allow(clippy::too_many_arguments)]
-pub fn layer_norm_grad(
+pub fn layer_norm_grad<'a>(
     isa: Isa,
-    x: &[f32],
-    dy: &[f32],
+    x: impl Into<Floats<'a>>,
+    dy: impl Into<Floats<'a>>,
     gamma: Option<&[f32]>,
     mean: &[f32],
     rstd: &[f32],
     units: Units,
-    dx: &mut [f32],
+    dx: impl Into<FloatsMut<'a>>,
 ) {
-    let backward = Backward::new(x, dy, gamma, Some(mean), rstd, units, dx);
-    dispatch!(isa, backward_rows(backward: Backward));
+    backward(isa, x.into(), dy.into(), gamma, Some(mean), rstd, units, dx.into());
 }
 
 /// The gradient of RMS norm: as [`layer_norm_grad`] without a mean and without a.
 ///
 /// # Panics
 /// As [`layer_norm_grad`].
-pub fn rms_norm_grad(
+pub fn rms_norm_grad<'a>(
     isa: Isa,
-    x: &[f32],
-    dy: &[f32],
+    x: impl Into<Floats<'a>>,
+    dy: impl Into<Floats<'a>>,
     gamma: Option<&[f32]>,
     rstd: &[f32],
     units: Units,
-    dx: &mut [f32],
+    dx: impl Into<FloatsMut<'a>>,
 ) {
-    let backward = Backward::new(x, dy, gamma, None, rstd, units, dx);
-    dispatch!(isa, backward_rows(backward: Backward));
+    backward(isa, x.into(), dy.into(), gamma, None, rstd, units, dx.into());
 }
 
-struct Backward<'a> {
-    x: &'a [f32],
-    dy: &'a [f32],
+#[allow(clippy::too_many_arguments)]
+fn backward(
+    isa: Isa,
+    x: Floats<'_>,
+    dy: Floats<'_>,
+    gamma: Option<&[f32]>,
+    mean: Option<&[f32]>,
+    rstd: &[f32],
+    units: Units,
+    dx: FloatsMut<'_>,
+) {
+    match (x, dy, dx) {
+        (Floats::F32(x), Floats::F32(dy), FloatsMut::F32(dx)) => {
+            let backward = Backward::new(x, dy, gamma, mean, rstd, units, dx);
+            dispatch!(isa, backward_rows::<_, f32>(backward: Backward<f32>));
+        }
+        (Floats::Bf16(x), Floats::Bf16(dy), FloatsMut::Bf16(dx)) => {
+            let backward = Backward::new(x, dy, gamma, mean, rstd, units, dx);
+            dispatch!(isa, backward_rows::<_, Bf16>(backward: Backward<Bf16>));
+        }
+        _ => mixed("a norm's gradient"),
+    }
+}
+
+struct Backward<'a, E> {
+    x: &'a [E],
+    dy: &'a [E],
     gamma: Option<&'a [f32]>,
     /// Given for layer norm, not for RMS norm.
     mean: Option<&'a [f32]>,
     rstd: &'a [f32],
     cols: usize,
     order: RowOrder,
-    dx: &'a mut [f32],
+    dx: &'a mut [E],
 }
 
-impl<'a> Backward<'a> {
+impl<'a, E> Backward<'a, E> {
     fn new(
-        x: &'a [f32],
-        dy: &'a [f32],
+        x: &'a [E],
+        dy: &'a [E],
         gamma: Option<&'a [f32]>,
         mean: Option<&'a [f32]>,
         rstd: &'a [f32],
         units: Units,
-        dx: &'a mut [f32],
-    ) -> Backward<'a> {
+        dx: &'a mut [E],
+    ) -> Backward<'a, E> {
         let cols = columns(x.len(), rstd.len(), units);
         assert!(
             dy.len() == x.len()
@@ -91,7 +114,7 @@ impl<'a> Backward<'a> {
 }
 
 #[inline(always)]
-fn backward_rows<S: Simd>(s: S, this: Backward) {
+fn backward_rows<S: Simd, E: Element>(s: S, this: Backward<E>) {
     let cols = this.cols;
     for row in 0..this.rstd.len() {
         let range = row * cols..(row + 1) * cols;
@@ -107,8 +130,8 @@ fn backward_rows<S: Simd>(s: S, this: Backward) {
 
 /// The elements `i..i + n` of dy · gamma.
 #[inline(always)]
-fn scaled<S: Simd>(s: S, dy: &[f32], gamma: Option<&[f32]>, i: usize, n: usize) -> S::F {
-    let d = s.read(&dy[i..i + n]);
+fn scaled<S: Simd, E: Element>(s: S, dy: &[E], gamma: Option<&[f32]>, i: usize, n: usize) -> S::F {
+    let d = E::read(s, &dy[i..i + n]);
     match gamma {
         Some(gamma) => s.mul(d, s.read(&gamma[i..i + n])),
         None => d,
@@ -117,15 +140,15 @@ fn scaled<S: Simd>(s: S, dy: &[f32], gamma: Option<&[f32]>, i: usize, n: usize) 
 
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-fn backward_row<S: Simd>(
+fn backward_row<S: Simd, E: Element>(
     s: S,
     order: &RowOrder,
-    x: &[f32],
-    dy: &[f32],
+    x: &[E],
+    dy: &[E],
     gamma: Option<&[f32]>,
     normal: Normal<S::F>,
     centred: bool,
-    dx: &mut [f32],
+    dx: &mut [E],
 ) {
     let [a, b] = order
         .sum(
@@ -134,7 +157,7 @@ fn backward_row<S: Simd>(
             #[inline(always)]
             |i, n, [a, b]| {
                 let g = scaled(s, dy, gamma, i, n);
-                [s.add(a, g), s.fma(g, normal.of(s, s.read(&x[i..i + n])), b)]
+                [s.add(a, g), s.fma(g, normal.of(s, E::read(s, &x[i..i + n])), b)]
             },
         )
         .whole();
@@ -143,7 +166,7 @@ fn backward_row<S: Simd>(
     for i in (0..x.len()).step_by(LANES) {
         let n = LANES.min(x.len() - i);
         let centred = s.sub(scaled(s, dy, gamma, i, n), a);
-        let v = s.fnma(normal.of(s, s.read(&x[i..i + n])), b, centred);
-        s.write(&mut dx[i..i + n], s.mul(v, normal.rstd));
+        let v = s.fnma(normal.of(s, E::read(s, &x[i..i + n])), b, centred);
+        E::write(s, &mut dx[i..i + n], s.mul(v, normal.rstd));
     }
 }

@@ -6,9 +6,11 @@
 //! * RMS norm: rstd = 1 / √(Σ x² / n + eps) (fused multiply-add), x̂ = x · rstd;
 //! * y = fma(x̂, gamma, beta), or x̂ · gamma, x̂ + beta, x̂ where one or both are not given.
 //!
+//! Arguments, results and their gradients may be bf16, all of a call alike; gains, offsets, means and deviations are f32.
+//!
 //! Sources: Ba, Kiros, Hinton, *Layer normalization* (2016); Zhang, Sennrich, *Root mean square layer normalization* (2019).
 
-use crate::elementwise::zip;
+use crate::element::{Bf16, Element, Floats, FloatsMut, mixed};
 use crate::isa::Isa;
 use crate::order::Units;
 use crate::simd::{LANES, Simd, dispatch};
@@ -25,77 +27,63 @@ use rows::RowOrder;
 /// Layer norm of the rows of `x`; `mean` and `rstd` have one element a row, `y` is like `x`, `gamma` and `beta` like a row.
 ///
 /// # Panics
-/// If the lengths do not fit, or a row is longer than `units`: a bug in unisono.
+/// If lengths or kinds do not fit, or a row is longer than `units`: a bug in unisono.
 // The arguments are the signature that the runtime's commands are coded against.
 #[allow(clippy::too_many_arguments)]
-pub fn layer_norm(
+pub fn layer_norm<'a>(
     isa: Isa,
-    x: &[f32],
+    x: impl Into<Floats<'a>>,
     gamma: Option<&[f32]>,
     beta: Option<&[f32]>,
     eps: f32,
     units: Units,
-    y: &mut [f32],
+    y: impl Into<FloatsMut<'a>>,
     mean: &mut [f32],
     rstd: &mut [f32],
 ) {
     let affine = Affine { gamma, beta };
-    let forward = Forward::new(x, None, affine, eps, units, y, Some(mean), rstd);
-    dispatch!(isa, forward_rows(forward: Forward));
+    forward(isa, x.into(), affine, eps, units, y.into(), Some(mean), rstd);
 }
 
 /// RMS norm of the rows of `x`; `rstd` has one element a row, `y` is like `x`, `gamma` like a row.
 ///
 /// # Panics
 /// As [`layer_norm`].
-pub fn rms_norm(isa: Isa, x: &[f32], gamma: Option<&[f32]>, eps: f32, units: Units, y: &mut [f32], rstd: &mut [f32]) {
-    let affine = Affine { gamma, beta: None };
-    let forward = Forward::new(x, None, affine, eps, units, y, None, rstd);
-    dispatch!(isa, forward_rows(forward: Forward));
-}
-
-/// `sum_out = x + residual`, then layer norm of that, while it is in the cache.
-///
-/// # Panics
-/// As [`layer_norm`].
-#[allow(clippy::too_many_arguments)]
-pub fn add_layer_norm(
+pub fn rms_norm<'a>(
     isa: Isa,
-    x: &[f32],
-    residual: &[f32],
-    sum_out: &mut [f32],
-    gamma: Option<&[f32]>,
-    beta: Option<&[f32]>,
-    eps: f32,
-    units: Units,
-    y: &mut [f32],
-    mean: &mut [f32],
-    rstd: &mut [f32],
-) {
-    let affine = Affine { gamma, beta };
-    let forward = Forward::new(x, Some((residual, sum_out)), affine, eps, units, y, Some(mean), rstd);
-    dispatch!(isa, forward_rows(forward: Forward));
-}
-
-/// `sum_out = x + residual`, then RMS norm of that, while it is in the cache.
-///
-/// # Panics
-/// As [`layer_norm`].
-#[allow(clippy::too_many_arguments)]
-pub fn add_rms_norm(
-    isa: Isa,
-    x: &[f32],
-    residual: &[f32],
-    sum_out: &mut [f32],
+    x: impl Into<Floats<'a>>,
     gamma: Option<&[f32]>,
     eps: f32,
     units: Units,
-    y: &mut [f32],
+    y: impl Into<FloatsMut<'a>>,
     rstd: &mut [f32],
 ) {
     let affine = Affine { gamma, beta: None };
-    let forward = Forward::new(x, Some((residual, sum_out)), affine, eps, units, y, None, rstd);
-    dispatch!(isa, forward_rows(forward: Forward));
+    forward(isa, x.into(), affine, eps, units, y.into(), None, rstd);
+}
+
+#[allow(clippy::too_many_arguments)]
+fn forward(
+    isa: Isa,
+    x: Floats<'_>,
+    affine: Affine<'_>,
+    eps: f32,
+    units: Units,
+    y: FloatsMut<'_>,
+    mean: Option<&mut [f32]>,
+    rstd: &mut [f32],
+) {
+    match (x, y) {
+        (Floats::F32(x), FloatsMut::F32(y)) => {
+            let forward = Forward::new(x, affine, eps, units, y, mean, rstd);
+            dispatch!(isa, forward_rows::<_, f32>(forward: Forward<f32>));
+        }
+        (Floats::Bf16(x), FloatsMut::Bf16(y)) => {
+            let forward = Forward::new(x, affine, eps, units, y, mean, rstd);
+            dispatch!(isa, forward_rows::<_, Bf16>(forward: Forward<Bf16>));
+        }
+        _ => mixed("a norm"),
+    }
 }
 
 /// Gains and offsets, one a column.
@@ -106,39 +94,32 @@ struct Affine<'a> {
 }
 
 /// The arguments of a forward call.
-struct Forward<'a> {
-    x: &'a [f32],
-    /// What is added to `x`, and where the sum goes.
-    residual: Option<(&'a [f32], &'a mut [f32])>,
+struct Forward<'a, E> {
+    x: &'a [E],
     affine: Affine<'a>,
     eps: f32,
     cols: usize,
     order: RowOrder,
-    y: &'a mut [f32],
+    y: &'a mut [E],
     /// Given for layer norm, not for RMS norm.
     mean: Option<&'a mut [f32]>,
     rstd: &'a mut [f32],
 }
 
-impl<'a> Forward<'a> {
-    #[allow(clippy::too_many_arguments)]
+impl<'a, E> Forward<'a, E> {
     fn new(
-        x: &'a [f32],
-        residual: Option<(&'a [f32], &'a mut [f32])>,
+        x: &'a [E],
         affine: Affine<'a>,
         eps: f32,
         units: Units,
-        y: &'a mut [f32],
+        y: &'a mut [E],
         mean: Option<&'a mut [f32]>,
         rstd: &'a mut [f32],
-    ) -> Forward<'a> {
+    ) -> Forward<'a, E> {
         let cols = columns(x.len(), rstd.len(), units);
-        let whole = |len: Option<usize>| len.is_none_or(|len| len == x.len());
         assert!(
             y.len() == x.len()
                 && mean.as_ref().is_none_or(|mean| mean.len() == rstd.len())
-                && whole(residual.as_ref().map(|(r, _)| r.len()))
-                && whole(residual.as_ref().map(|(_, out)| out.len()))
                 && [affine.gamma, affine.beta]
                     .iter()
                     .flatten()
@@ -148,7 +129,6 @@ impl<'a> Forward<'a> {
         );
         Forward {
             x,
-            residual,
             affine,
             eps,
             cols,
@@ -171,19 +151,12 @@ fn columns(len: usize, rows: usize, units: Units) -> usize {
 }
 
 #[inline(always)]
-fn forward_rows<S: Simd>(s: S, mut this: Forward) {
+fn forward_rows<S: Simd, E: Element>(s: S, mut this: Forward<E>) {
     let cols = this.cols;
     let n = cols as f32;
     for row in 0..this.rstd.len() {
         let range = row * cols..(row + 1) * cols;
-        let x = match &mut this.residual {
-            Some((residual, out)) => {
-                let out = &mut out[range.clone()];
-                zip(s, &this.x[range.clone()], &residual[range.clone()], out, S::add);
-                &*out
-            }
-            None => &this.x[range.clone()],
-        };
+        let x = &this.x[range.clone()];
         let mean = match &mut this.mean {
             Some(mean) => {
                 mean[row] = sum(s, &this.order, x) / n;
@@ -203,13 +176,13 @@ fn forward_rows<S: Simd>(s: S, mut this: Forward) {
 
 /// Σ x.
 #[inline(always)]
-fn sum<S: Simd>(s: S, order: &RowOrder, x: &[f32]) -> f32 {
+fn sum<S: Simd, E: Element>(s: S, order: &RowOrder, x: &[E]) -> f32 {
     let [sum] = order
         .sum(
             s,
             x.len(),
             #[inline(always)]
-            |i, n, [acc]| [s.add(acc, s.read(&x[i..i + n]))],
+            |i, n, [acc]| [s.add(acc, E::read(s, &x[i..i + n]))],
         )
         .whole();
     sum
@@ -217,14 +190,14 @@ fn sum<S: Simd>(s: S, order: &RowOrder, x: &[f32]) -> f32 {
 
 /// Σ x².
 #[inline(always)]
-fn squares<S: Simd>(s: S, order: &RowOrder, x: &[f32]) -> f32 {
+fn squares<S: Simd, E: Element>(s: S, order: &RowOrder, x: &[E]) -> f32 {
     let [sum] = order
         .sum(
             s,
             x.len(),
             #[inline(always)]
             |i, n, [acc]| {
-                let v = s.read(&x[i..i + n]);
+                let v = E::read(s, &x[i..i + n]);
                 [s.fma(v, v, acc)]
             },
         )
@@ -234,7 +207,7 @@ fn squares<S: Simd>(s: S, order: &RowOrder, x: &[f32]) -> f32 {
 
 /// Σ (x − mean)².
 #[inline(always)]
-fn squares_around<S: Simd>(s: S, order: &RowOrder, x: &[f32], mean: f32) -> f32 {
+fn squares_around<S: Simd, E: Element>(s: S, order: &RowOrder, x: &[E], mean: f32) -> f32 {
     let mean = s.splat(mean);
     let [sum] = order
         .sum(
@@ -242,7 +215,7 @@ fn squares_around<S: Simd>(s: S, order: &RowOrder, x: &[f32], mean: f32) -> f32 
             x.len(),
             #[inline(always)]
             |i, n, [acc]| {
-                let d = s.sub(s.read(&x[i..i + n]), mean);
+                let d = s.sub(E::read(s, &x[i..i + n]), mean);
                 let d = if n < LANES {
                     s.select(s.first(n), d, s.zero())
                 } else {
@@ -257,20 +230,20 @@ fn squares_around<S: Simd>(s: S, order: &RowOrder, x: &[f32], mean: f32) -> f32 
 
 /// x̂ with gains and offsets; RMS norm is the case of a zero mean, as x − 0 is x to the bit.
 #[inline(always)]
-fn write_row<S: Simd>(s: S, x: &[f32], mean: f32, rstd: f32, affine: Affine, y: &mut [f32]) {
+fn write_row<S: Simd, E: Element>(s: S, x: &[E], mean: f32, rstd: f32, affine: Affine, y: &mut [E]) {
     let (mean, rstd) = (s.splat(mean), s.splat(rstd));
     let normal = Normal { mean, rstd };
     for i in (0..x.len()).step_by(LANES) {
         let n = LANES.min(x.len() - i);
         let part = i..i + n;
-        let v = normal.of(s, s.read(&x[part.clone()]));
+        let v = normal.of(s, E::read(s, &x[part.clone()]));
         let v = match (affine.gamma, affine.beta) {
             (Some(gamma), Some(beta)) => s.fma(v, s.read(&gamma[part.clone()]), s.read(&beta[part.clone()])),
             (Some(gamma), None) => s.mul(v, s.read(&gamma[part.clone()])),
             (None, Some(beta)) => s.add(v, s.read(&beta[part.clone()])),
             (None, None) => v,
         };
-        s.write(&mut y[part], v);
+        E::write(s, &mut y[part], v);
     }
 }
 

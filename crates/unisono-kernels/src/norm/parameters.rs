@@ -1,6 +1,7 @@
 //! The gradients of gains and offsets: sums over rows (tokens), each column for itself.
 
 use super::Normal;
+use crate::element::{Bf16, Element, Floats, mixed};
 use crate::isa::Isa;
 use crate::order::Share;
 use crate::out::Out;
@@ -18,19 +19,19 @@ const ROWS: usize = 4;
 /// `dgamma[j] = Σ dy · x̂` (fused multiply-add, x̂ rounded before as in the forward call) and `dbeta[j] = Σ dy` over the rows
 /// of `share`, for the columns `col_from..col_to`.
 ///
-/// `x` and `dy` hold the share's rows of `cols` elements, `mean` (`None` for RMS norm) and `rstd` one element a row; rows that
+/// `x` and `dy`, of one kind, hold the share's rows of `cols` elements, `mean` (`None` for RMS norm) and `rstd` one element a row; rows that
 /// are absent at the end are left out of all four. Span `k` of column `j` is at `k * slot + j`. Order: a leaf's rows left to
 /// right from +0, leaves and units by the tree, continuing the stack that the slots hold.
 ///
 /// # Panics
-/// If the lengths do not fit: a bug in unisono.
+/// If lengths or kinds do not fit: a bug in unisono.
 // The arguments are the signature that the runtime's commands are coded against.
 #[allow(clippy::too_many_arguments)]
-pub fn norm_param_grad(
+pub fn norm_param_grad<'a>(
     isa: Isa,
     share: &Share,
-    x: &[f32],
-    dy: &[f32],
+    x: impl Into<Floats<'a>>,
+    dy: impl Into<Floats<'a>>,
     mean: Option<&[f32]>,
     rstd: &[f32],
     cols: usize,
@@ -41,6 +42,7 @@ pub fn norm_param_grad(
     slot: usize,
     scratch: &mut Scratch,
 ) {
+    let (x, dy) = (x.into(), dy.into());
     let rows = rstd.len();
     assert!(
         rows <= share.addends()
@@ -69,8 +71,6 @@ pub fn norm_param_grad(
         let (beta_sum, beta_above) = beta_memory.split_at_mut(widest);
         let columns = Columns {
             leaves: &leaves,
-            x,
-            dy,
             mean,
             rstd,
             cols,
@@ -82,14 +82,20 @@ pub fn norm_param_grad(
             beta: dbeta.map(|out| unsafe { Entries::new(out, slot, leaves.slots(), col, width, beta_above) }),
             beta_sum: &mut beta_sum[..width],
         };
-        dispatch!(isa, sum_columns(columns: Columns));
+        match (x, dy) {
+            (Floats::F32(x), Floats::F32(dy)) => {
+                dispatch!(isa, sum_columns::<_, f32>(columns: Columns, x: &[f32], dy: &[f32]));
+            }
+            (Floats::Bf16(x), Floats::Bf16(dy)) => {
+                dispatch!(isa, sum_columns::<_, Bf16>(columns: Columns, x: &[Bf16], dy: &[Bf16]));
+            }
+            _ => mixed("the gradient of a norm's parameters"),
+        }
     }
 }
 
 struct Columns<'a> {
     leaves: &'a Leaves,
-    x: &'a [f32],
-    dy: &'a [f32],
     mean: Option<&'a [f32]>,
     rstd: &'a [f32],
     cols: usize,
@@ -102,13 +108,13 @@ struct Columns<'a> {
 }
 
 #[inline(always)]
-fn sum_columns<S: Simd>(s: S, mut this: Columns) {
+fn sum_columns<S: Simd, E: Element>(s: S, mut this: Columns, x: &[E], dy: &[E]) {
     let leaves = this.leaves;
     let mut depth = leaves.before;
     for leaf in leaves.from..leaves.to {
         let rows = (leaf - leaves.from) * leaves.len;
         let rows = rows.min(this.rstd.len())..(rows + leaves.len).min(this.rstd.len());
-        sum_leaf(s, &mut this, rows);
+        sum_leaf(s, &mut this, x, dy, rows);
         let merges = leaves.tree.merges(leaves.open, leaf..leaf + 1);
         push(&mut this.gamma, this.gamma_sum, depth, merges);
         if let Some(beta) = &mut this.beta {
@@ -137,26 +143,26 @@ fn push(stack: &mut Entries, sum: &mut [f32], depth: usize, merges: usize) {
 
 /// Sums the rows of one leaf, in order.
 #[inline(always)]
-fn sum_leaf<S: Simd>(s: S, this: &mut Columns, rows: std::ops::Range<usize>) {
+fn sum_leaf<S: Simd, E: Element>(s: S, this: &mut Columns, x: &[E], dy: &[E], rows: std::ops::Range<usize>) {
     this.gamma_sum.fill(0.0);
     this.beta_sum.fill(0.0);
     let mut row = rows.start;
     while row + ROWS <= rows.end {
-        sum_rows::<S, ROWS>(s, this, row);
+        sum_rows::<S, E, ROWS>(s, this, x, dy, row);
         row += ROWS;
     }
     for row in row..rows.end {
-        sum_rows::<S, 1>(s, this, row);
+        sum_rows::<S, E, 1>(s, this, x, dy, row);
     }
 }
 
 /// Adds `R` rows, in order.
 #[inline(always)]
-fn sum_rows<S: Simd, const R: usize>(s: S, this: &mut Columns, row: usize) {
+fn sum_rows<S: Simd, E: Element, const R: usize>(s: S, this: &mut Columns, x: &[E], dy: &[E], row: usize) {
     let width = this.gamma_sum.len();
-    let part = |a: &'_ [f32], r: usize| -> *const f32 { a[(row + r) * this.cols + this.col..][..width].as_ptr() };
-    let x: [*const f32; R] = std::array::from_fn(|r| part(this.x, r));
-    let dy: [*const f32; R] = std::array::from_fn(|r| part(this.dy, r));
+    let part = |a: &'_ [E], r: usize| -> *const E { a[(row + r) * this.cols + this.col..][..width].as_ptr() };
+    let x: [*const E; R] = std::array::from_fn(|r| part(x, r));
+    let dy: [*const E; R] = std::array::from_fn(|r| part(dy, r));
     let mut normal = [Normal {
         mean: s.zero(),
         rstd: s.zero(),
@@ -172,8 +178,8 @@ fn sum_rows<S: Simd, const R: usize>(s: S, this: &mut Columns, row: usize) {
         unsafe {
             let (mut g, mut b) = (s.load(gamma.add(i)), s.load(beta.add(i)));
             for r in 0..R {
-                let d = s.load(dy[r].add(i));
-                g = s.fma(d, normal[r].of(s, s.load(x[r].add(i))), g);
+                let d = E::load(s, dy[r].add(i));
+                g = s.fma(d, normal[r].of(s, E::load(s, x[r].add(i))), g);
                 b = s.add(b, d);
             }
             s.store(gamma.add(i), g);
@@ -187,8 +193,8 @@ fn sum_rows<S: Simd, const R: usize>(s: S, this: &mut Columns, row: usize) {
         unsafe {
             let (mut g, mut b) = (s.load_partial(gamma.add(i), n), s.load_partial(beta.add(i), n));
             for r in 0..R {
-                let d = s.load_partial(dy[r].add(i), n);
-                g = s.fma(d, normal[r].of(s, s.load_partial(x[r].add(i), n)), g);
+                let d = E::load_partial(s, dy[r].add(i), n);
+                g = s.fma(d, normal[r].of(s, E::load_partial(s, x[r].add(i), n)), g);
                 b = s.add(b, d);
             }
             s.store_partial(gamma.add(i), g, n);

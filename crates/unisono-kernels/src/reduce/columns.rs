@@ -1,5 +1,6 @@
 //! Sums over the rows of a matrix: gradients of biases, norms and positions.
 
+use crate::element::{Bf16, Element, Floats};
 use crate::isa::Isa;
 use crate::order::Share;
 use crate::out::Out;
@@ -20,10 +21,10 @@ const CHUNK: usize = 1024;
 /// If `x` or `out` is too short for the share: a bug in unisono.
 // The arguments are the signature that the runtime's commands are coded against.
 #[allow(clippy::too_many_arguments)]
-pub fn column_sums(
+pub fn column_sums<'a>(
     isa: Isa,
     share: &Share,
-    x: &[f32],
+    x: impl Into<Floats<'a>>,
     row_stride: usize,
     col_from: usize,
     col_to: usize,
@@ -31,6 +32,7 @@ pub fn column_sums(
     slot: usize,
     scratch: &mut Scratch,
 ) {
+    let x = x.into();
     let rows = share.addends();
     assert!(
         rows == 0 || (rows - 1) * row_stride + col_to <= x.len(),
@@ -47,19 +49,20 @@ pub fn column_sums(
         let entries = unsafe { Entries::new(out, slot, leaves.slots(), col, width, above) };
         let columns = Columns {
             leaves: &leaves,
-            x,
             row_stride,
             col,
             leaf_sum: &mut leaf_sum[..width],
             entries,
         };
-        dispatch!(isa, sum_columns(columns: Columns));
+        match x {
+            Floats::F32(x) => dispatch!(isa, sum_columns::<_, f32>(columns: Columns, x: &[f32])),
+            Floats::Bf16(x) => dispatch!(isa, sum_columns::<_, Bf16>(columns: Columns, x: &[Bf16])),
+        }
     }
 }
 
 struct Columns<'a> {
     leaves: &'a Leaves,
-    x: &'a [f32],
     row_stride: usize,
     col: usize,
     leaf_sum: &'a mut [f32],
@@ -68,12 +71,12 @@ struct Columns<'a> {
 
 /// Additions only, column by column: plain loops, which the compiler vectorises for the token's instruction set.
 #[inline(always)]
-fn sum_columns<S: Simd>(_: S, mut this: Columns) {
+fn sum_columns<S: Simd, E: Element>(_: S, mut this: Columns, x: &[E]) {
     let width = this.leaf_sum.len();
     let mut depth = this.leaves.before;
     let mut start = this.col;
     for leaf in this.leaves.from..this.leaves.to {
-        let row = |r: usize| &this.x[start + r * this.row_stride..][..width];
+        let row = |r: usize| &x[start + r * this.row_stride..][..width];
         let merges = this.leaves.tree.merges(this.leaves.open, leaf..leaf + 1);
         let sum = match merges {
             0 => this.entries.at(depth),
@@ -85,7 +88,7 @@ fn sum_columns<S: Simd>(_: S, mut this: Columns) {
         while r + 4 <= this.leaves.len {
             let rows = row(r).iter().zip(row(r + 1)).zip(row(r + 2)).zip(row(r + 3));
             for (s, (((a, b), c), d)) in sum.iter_mut().zip(rows) {
-                *s = (((*s + a) + b) + c) + d;
+                *s = (((*s + a.to_f32()) + b.to_f32()) + c.to_f32()) + d.to_f32();
             }
             r += 4;
         }

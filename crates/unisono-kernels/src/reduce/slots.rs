@@ -3,6 +3,7 @@
 //! Of a stack that began at `open`, the entries that nothing can be added to from the left stay where they are; above them
 //! lies at most one entry a level of the tree. So the output's slots hold nearly all of it, and scratch the little rest.
 
+use crate::element::Element;
 use crate::order::{Share, Tree};
 use crate::out::Out;
 
@@ -11,9 +12,9 @@ pub(crate) const MOST_ABOVE: usize = 64;
 
 /// `below += top`, element by element.
 #[inline(always)]
-pub(crate) fn add(below: &mut [f32], top: &[f32]) {
+pub(crate) fn add<E: Element>(below: &mut [f32], top: &[E]) {
     for (b, t) in below.iter_mut().zip(top) {
-        *b += t;
+        *b += t.to_f32();
     }
 }
 

@@ -10,7 +10,7 @@ use unisono_kernels::scratch::Scratch;
 use unisono_mesh::Mesh;
 
 /// `to = dropout(x)`, or `residual + dropout(x)`: kept elements times 1/(1 − p). The gradient is the same command on the
-/// gradient.
+/// gradient. The buffers are of one kind, f32 or bf16.
 #[derive(Clone, Debug)]
 pub struct Dropout {
     /// Argument.
@@ -58,11 +58,11 @@ impl Op for Dropout {
         for row in tile_rows(tile, self.region.rows(), self.region.dims[2].local) {
             let run = self.region.row(place.device, row);
             let range = run.local..run.local + run.len;
-            let x = &place.f32(self.x)[range.clone()];
-            let to = place.write(self.to, run.local, run.len);
+            let x = place.floats(self.x).range(range.clone());
+            let to = place.write_floats(self.to, run.local, run.len);
             match self.residual {
                 Some(residual) => {
-                    let residual = &place.f32(residual)[range];
+                    let residual = place.floats(residual).range(range);
                     dropout_add(scratch.isa(), &self.stream, run.global, self.p, x, residual, to);
                 }
                 None => dropout(scratch.isa(), &self.stream, run.global, self.p, x, to),

@@ -1,11 +1,13 @@
-//! Elementwise operations.
+//! Elementwise operations. The arrays of one are of one kind, f32 or bf16; its scalars are f32 in either case.
 
 use super::{bytes, chunk, chunks};
 use crate::buffer::BufferRef;
 use crate::command::{Cost, Op};
 use crate::place::Place;
+use unisono_kernels::element::{Floats, FloatsMut};
 pub use unisono_kernels::elementwise::{Binary, Unary};
 use unisono_kernels::elementwise::{binary, binary_scalar, scalar_binary, unary, unary_grad};
+use unisono_kernels::isa::Isa;
 use unisono_kernels::scratch::Scratch;
 use unisono_mesh::Mesh;
 
@@ -47,8 +49,8 @@ impl Op for Map {
 
     fn run(&self, place: &Place<'_>, tile: usize, scratch: &mut Scratch) {
         let range = chunk(tile, self.to.len);
-        let to = place.write(self.to, range.start, range.len());
-        unary(scratch.isa(), self.f, &place.f32(self.x)[range], to);
+        let to = place.write_floats(self.to, range.start, range.len());
+        unary(scratch.isa(), self.f, place.floats(self.x).range(range), to);
     }
 }
 
@@ -93,12 +95,12 @@ impl Op for MapGrad {
 
     fn run(&self, place: &Place<'_>, tile: usize, scratch: &mut Scratch) {
         let range = chunk(tile, self.to.len);
-        let to = place.write(self.to, range.start, range.len());
+        let to = place.write_floats(self.to, range.start, range.len());
         unary_grad(
             scratch.isa(),
             self.f,
-            &place.f32(self.x)[range.clone()],
-            &place.f32(self.dy)[range],
+            place.floats(self.x).range(range.clone()),
+            place.floats(self.dy).range(range),
             to,
         );
     }
@@ -111,7 +113,7 @@ pub enum Operand {
     Buffer(BufferRef),
     /// One number that the host knows.
     Value(f32),
-    /// One number that only the device knows.
+    /// One number that only the device knows, of any kind.
     Scalar(BufferRef),
 }
 
@@ -131,7 +133,7 @@ pub struct Combine {
 }
 
 impl Combine {
-    fn apply(&self, isa: unisono_kernels::isa::Isa, a: &[f32], b: &[f32], to: &mut [f32]) {
+    fn apply(&self, isa: Isa, a: Floats<'_>, b: Floats<'_>, to: FloatsMut<'_>) {
         if self.swapped {
             binary(isa, self.f, b, a, to);
         } else {
@@ -175,22 +177,22 @@ impl Op for Combine {
 
     fn run(&self, place: &Place<'_>, tile: usize, scratch: &mut Scratch) {
         let range = chunk(tile, self.to.len);
-        let a = &place.f32(self.a)[range.clone()];
-        let to = place.write(self.to, range.start, range.len());
+        let a = place.floats(self.a).range(range.clone());
+        let mut to = place.write_floats(self.to, range.start, range.len());
         let value = match self.b {
             Operand::Value(value) => value,
-            Operand::Scalar(buffer) => place.f32(buffer)[0],
+            Operand::Scalar(buffer) => place.floats(buffer).at(0),
             Operand::Buffer(b) => {
-                let b = place.f32(b);
+                let b = place.floats(b);
                 let mut done = 0;
                 while done < to.len() {
                     let at = (range.start + done) % b.len();
                     let len = (b.len() - at).min(to.len() - done);
                     self.apply(
                         scratch.isa(),
-                        &a[done..done + len],
-                        &b[at..at + len],
-                        &mut to[done..done + len],
+                        a.range(done..done + len),
+                        b.range(at..at + len),
+                        to.range(done..done + len),
                     );
                     done += len;
                 }

@@ -11,7 +11,7 @@ use unisono_mesh::{AxisHandle, Mesh};
 /// `to[t] = table[ids[t]]`; rows that another shard owns become zeros.
 #[derive(Clone, Debug)]
 pub struct Lookup {
-    /// Rows of `cols` elements.
+    /// Rows of `cols` elements, of either kind.
     pub table: BufferRef,
     /// Elements of a row.
     pub cols: usize,
@@ -19,7 +19,7 @@ pub struct Lookup {
     pub axis: Option<AxisHandle>,
     /// Row numbers of the whole table.
     pub ids: BufferRef,
-    /// One row an id.
+    /// One row an id, of the table's kind.
     pub to: BufferRef,
 }
 
@@ -53,9 +53,9 @@ impl Op for Lookup {
         let rows = tile_rows(tile, self.ids.len, self.cols);
         let shard = self.table.len / self.cols;
         let first = position(self.axis, place.device) * shard;
-        let to = place.write(self.to, rows.start * self.cols, rows.len() * self.cols);
+        let to = place.write_floats(self.to, rows.start * self.cols, rows.len() * self.cols);
         gather(
-            place.f32(self.table),
+            place.floats(self.table),
             self.cols,
             first as u32,
             shard,
@@ -70,7 +70,7 @@ impl Op for Lookup {
 pub struct LookupGrad {
     /// Row numbers of the whole table.
     pub ids: BufferRef,
-    /// Gradient of the lookup's result.
+    /// Gradient of the lookup's result, of either kind.
     pub dy: BufferRef,
     /// Elements of a row.
     pub cols: usize,
@@ -80,7 +80,7 @@ pub struct LookupGrad {
     pub axis: Option<AxisHandle>,
     /// Which tokens of the step's batch these are.
     pub sum: SumShare,
-    /// Slots of the shard's gradient.
+    /// Slots of the shard's gradient, f32.
     pub to: BufferRef,
     /// Elements from one slot to the next.
     pub slot: usize,
@@ -130,7 +130,7 @@ impl Op for LookupGrad {
             scratch.isa(),
             &self.sum.at(place),
             place.u32(self.ids),
-            place.f32(self.dy),
+            place.floats(self.dy),
             self.cols,
             first as u32,
             from,

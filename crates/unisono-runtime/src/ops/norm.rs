@@ -1,4 +1,6 @@
 //! Layer norm and RMS norm over the last dimension.
+//!
+//! The argument, the result and their gradients are of one kind, f32 or bf16; everything else is f32.
 
 use super::{SumShare, bytes, column_tiles, row_tiles, tile_columns, tile_rows};
 use crate::buffer::BufferRef;
@@ -62,8 +64,8 @@ impl Op for Norm {
     fn run(&self, place: &Place<'_>, tile: usize, scratch: &mut Scratch) {
         let rows = tile_rows(tile, self.rstd.len, self.cols);
         let (from, len) = (rows.start * self.cols, rows.len() * self.cols);
-        let x = &place.f32(self.x)[from..from + len];
-        let y = place.write(self.y, from, len);
+        let x = place.floats(self.x).range(from..from + len);
+        let y = place.write_floats(self.y, from, len);
         let rstd = place.write(self.rstd, rows.start, rows.len());
         let gamma = self.gamma.map(|gamma| place.f32(gamma));
         let (isa, units) = (scratch.isa(), Units::whole(self.cols));
@@ -129,9 +131,9 @@ impl Op for NormGrad {
     fn run(&self, place: &Place<'_>, tile: usize, scratch: &mut Scratch) {
         let rows = tile_rows(tile, self.rstd.len, self.cols);
         let (from, len) = (rows.start * self.cols, rows.len() * self.cols);
-        let x = &place.f32(self.x)[from..from + len];
-        let dy = &place.f32(self.dy)[from..from + len];
-        let dx = place.write(self.dx, from, len);
+        let x = place.floats(self.x).range(from..from + len);
+        let dy = place.floats(self.dy).range(from..from + len);
+        let dx = place.write_floats(self.dx, from, len);
         let rstd = &place.f32(self.rstd)[rows.clone()];
         let gamma = self.gamma.map(|gamma| place.f32(gamma));
         let (isa, units) = (scratch.isa(), Units::whole(self.cols));
@@ -203,8 +205,8 @@ impl Op for NormParamGrad {
         norm::norm_param_grad(
             scratch.isa(),
             &self.sum.at(place),
-            place.f32(self.x),
-            place.f32(self.dy),
+            place.floats(self.x),
+            place.floats(self.dy),
             self.mean.map(|mean| place.f32(mean)),
             place.f32(self.rstd),
             self.cols,

@@ -12,13 +12,13 @@ use unisono_mesh::Mesh;
 /// Sums over the rows (tokens, sequences) of `x`, one a column: gradients of biases and of everything that was broadcast.
 #[derive(Clone, Debug)]
 pub struct ColumnSums {
-    /// Rows of `cols` elements.
+    /// Rows of `cols` elements, of either kind.
     pub x: BufferRef,
     /// Elements of a row.
     pub cols: usize,
     /// Which rows of the whole sum these are.
     pub sum: SumShare,
-    /// Slots of `cols` sums.
+    /// Slots of `cols` sums, f32.
     pub to: BufferRef,
     /// Elements from one slot to the next.
     pub slot: usize,
@@ -54,7 +54,7 @@ impl Op for ColumnSums {
 
     fn run(&self, place: &Place<'_>, tile: usize, scratch: &mut Scratch) {
         let columns = tile_columns(tile, self.cols);
-        let (share, x, to) = (self.sum.at(place), place.f32(self.x), place.out(self.to));
+        let (share, x, to) = (self.sum.at(place), place.floats(self.x), place.out(self.to));
         let isa = scratch.isa();
         reduce::column_sums(
             isa,
@@ -309,7 +309,7 @@ impl Op for ArgMax {
 pub struct Move {
     /// Source.
     pub from: BufferRef,
-    /// Destination, as many elements.
+    /// Destination, as many elements, as wide.
     pub to: BufferRef,
 }
 
@@ -341,7 +341,7 @@ impl Op for Move {
     fn run(&self, place: &Place<'_>, tile: usize, _scratch: &mut Scratch) {
         let range = chunk(tile, self.to.len);
         place
-            .write(self.to, range.start, range.len())
-            .copy_from_slice(&place.f32(self.from)[range]);
+            .write_floats(self.to, range.start, range.len())
+            .copy_from(place.floats(self.from).range(range));
     }
 }
