@@ -4,6 +4,7 @@ use super::{bytes, chunk, chunks};
 use crate::buffer::BufferRef;
 use crate::command::{Cost, Group, Op};
 use crate::place::Place;
+use unisono_kernels::cast::cast;
 use unisono_kernels::combine::{Part, combine};
 use unisono_kernels::order::Tree;
 use unisono_kernels::scratch::Scratch;
@@ -28,13 +29,13 @@ pub struct AllReduce {
     pub axis: AxisHandle,
     /// What is made of their values.
     pub reduction: Reduction,
-    /// Slots of `len` elements.
+    /// Slots of `len` elements, f32.
     pub from: BufferRef,
     /// Elements from one slot to the next.
     pub slot: usize,
     /// Elements of the result.
     pub len: usize,
-    /// Result; may be the first `len` elements of `from`.
+    /// Result; may be the first `len` elements of `from`, or a bf16 buffer, for which the complete result is rounded once.
     pub to: BufferRef,
 }
 
@@ -94,9 +95,9 @@ impl Op for AllReduce {
         let slots = (self.from.len / self.slot.max(1)) as u64;
         Cost {
             flops: self.len as u64 * (n - 1) / n,
-            bytes: bytes(&[self.from]) + 4 * self.len as u64,
+            bytes: bytes(&[self.from]) + (self.to.dtype.bytes() * self.len) as u64,
             // Each device sends its slots of the parts that others finish, and the part that it finishes itself.
-            link_bytes: 4 * self.len as u64 * (slots + 1) * (n - 1) / n,
+            link_bytes: self.len as u64 * (4 * slots + self.to.dtype.bytes() as u64) * (n - 1) / n,
         }
     }
 
@@ -109,9 +110,8 @@ impl Op for AllReduce {
         let mut result = scratch.take_result(range.len());
         self.reduce(place, range.start, result.floats(), scratch);
         for device in members(self.axis, place.device) {
-            place
-                .write_on(device, self.to, range.start, range.len())
-                .copy_from_slice(result.floats());
+            let to = place.write_floats_on(device, self.to, range.start, range.len());
+            cast(scratch.isa(), &*result.floats(), to);
         }
         scratch.put_result(result);
     }

@@ -43,7 +43,7 @@ pub struct CacheAppend {
     pub positions: BufferRef,
     /// Tokens that the cache has room for, for each sequence.
     pub capacity: usize,
-    /// Keys, `[sequence, group, capacity, head_dim]`.
+    /// Keys, `[sequence, group, capacity, head_dim]`, as wide as `fused`.
     pub keys: BufferRef,
     /// Values, likewise.
     pub values: BufferRef,
@@ -83,18 +83,18 @@ impl Op for CacheAppend {
             heads_per_group,
             head_dim,
         } = self.layout;
-        let (fused, position) = (place.f32(self.fused), place.u32(self.positions)[tile] as usize);
+        let (fused, position) = (place.floats(self.fused), place.u32(self.positions)[tile] as usize);
         for token in 0..self.tokens {
             for group in 0..groups {
                 let from = (tile * self.tokens + token) * self.layout.token() + group * self.layout.group();
                 let key = from + heads_per_group * head_dim;
                 let at = ((tile * groups + group) * self.capacity + position + token) * head_dim;
                 place
-                    .write(self.keys, at, head_dim)
-                    .copy_from_slice(&fused[key..key + head_dim]);
+                    .write_floats(self.keys, at, head_dim)
+                    .copy_from(fused.range(key..key + head_dim));
                 place
-                    .write(self.values, at, head_dim)
-                    .copy_from_slice(&fused[key + head_dim..key + 2 * head_dim]);
+                    .write_floats(self.values, at, head_dim)
+                    .copy_from(fused.range(key + head_dim..key + 2 * head_dim));
             }
         }
     }

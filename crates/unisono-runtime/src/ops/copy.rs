@@ -4,10 +4,11 @@ use crate::buffer::BufferRef;
 use crate::command::{Cost, Op};
 use crate::place::Place;
 use unisono_kernels::copy::{Strided, copy};
+use unisono_kernels::element::{Floats, OutFloats};
 use unisono_kernels::scratch::Scratch;
 use unisono_mesh::Mesh;
 
-/// `to[dst] = from[src]` for every index of the plan; elements of 4 bytes, whatever they mean.
+/// `to[dst] = from[src]` for every index of the plan; elements of two or four bytes, whatever they mean.
 #[derive(Clone, Debug)]
 pub struct Copy {
     /// Source.
@@ -34,7 +35,7 @@ impl Op for Copy {
     fn cost(&self, _mesh: &Mesh) -> Cost {
         Cost {
             flops: 0,
-            bytes: 8 * (self.plan.outer() * self.plan.inner()) as u64,
+            bytes: (2 * self.to.dtype.bytes() * self.plan.outer() * self.plan.inner()) as u64,
             link_bytes: 0,
         }
     }
@@ -45,12 +46,13 @@ impl Op for Copy {
 
     fn run(&self, place: &Place<'_>, tile: usize, _scratch: &mut Scratch) {
         let rows = super::tile_rows(tile, self.plan.outer(), self.plan.inner());
-        copy(
-            &self.plan,
-            rows.start,
-            rows.end,
-            place.f32(self.from),
-            place.out(self.to),
-        );
+        match (place.floats(self.from), place.out_floats(self.to)) {
+            (Floats::F32(from), OutFloats::F32(to)) => copy(&self.plan, rows.start, rows.end, from, to),
+            (Floats::Bf16(from), OutFloats::Bf16(to)) => copy(&self.plan, rows.start, rows.end, from, to),
+            _ => panic!(
+                "bug in unisono: a copy from {:?} to {:?}, of another width",
+                self.from, self.to
+            ),
+        }
     }
 }

@@ -6,8 +6,8 @@ use super::{SumShare, bytes, position, row_tiles, tile_rows};
 use crate::buffer::BufferRef;
 use crate::command::{Cost, Op};
 use crate::place::Place;
-use unisono_kernels::cross_entropy as kernel;
 use unisono_kernels::cast::cast;
+use unisono_kernels::cross_entropy as kernel;
 use unisono_kernels::scratch::Scratch;
 use unisono_mesh::{AxisHandle, Mesh};
 

@@ -12,7 +12,7 @@ use unisono_mesh::Mesh;
 pub struct Fill {
     /// What is filled.
     pub to: BufferRef,
-    /// With what.
+    /// With what, rounded where it holds bf16.
     pub value: f32,
 }
 
@@ -30,7 +30,7 @@ impl Op for Fill {
     fn cost(&self, _mesh: &Mesh) -> Cost {
         Cost {
             flops: 0,
-            bytes: 4 * self.to.len as u64,
+            bytes: self.to.bytes(),
             link_bytes: 0,
         }
     }
@@ -41,6 +41,6 @@ impl Op for Fill {
 
     fn run(&self, place: &Place<'_>, tile: usize, _scratch: &mut Scratch) {
         let range = chunk(tile, self.to.len);
-        place.write(self.to, range.start, range.len()).fill(self.value);
+        place.write_floats(self.to, range.start, range.len()).fill(self.value);
     }
 }

@@ -1,4 +1,6 @@
 //! Collectives that move values without adding them: all-gather, reduce-scatter's scatter, broadcast, select.
+//!
+//! Source and destination of each are equally wide; what the elements are plays no part.
 
 use super::all_reduce::members;
 use super::{chunk, chunks, row_tiles, tile_rows};
@@ -42,7 +44,7 @@ impl Op for AllGather {
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
         let n = self.axis.size as u64;
-        let part = 4 * (self.outer * self.inner) as u64;
+        let part = (self.from.dtype.bytes() * self.outer * self.inner) as u64;
         Cost {
             flops: 0,
             bytes: part * (n + 1),
@@ -58,10 +60,12 @@ impl Op for AllGather {
         let width = self.inner * self.axis.size;
         for row in tile_rows(tile, self.outer, width) {
             for (i, source) in members(self.axis, place.device).enumerate() {
-                let from = &place.f32_on(source, self.from)[row * self.inner..(row + 1) * self.inner];
+                let from = place
+                    .floats_on(source, self.from)
+                    .range(row * self.inner..(row + 1) * self.inner);
                 for device in members(self.axis, place.device) {
-                    let to = place.write_on(device, self.to, row * width + i * self.inner, self.inner);
-                    to.copy_from_slice(from);
+                    let mut to = place.write_floats_on(device, self.to, row * width + i * self.inner, self.inner);
+                    to.copy_from(from);
                 }
             }
         }
@@ -99,7 +103,7 @@ impl Op for TakePart {
     fn cost(&self, _mesh: &Mesh) -> Cost {
         Cost {
             flops: 0,
-            bytes: 8 * (self.outer * self.inner) as u64,
+            bytes: (2 * self.from.dtype.bytes() * self.outer * self.inner) as u64,
             link_bytes: 0,
         }
     }
@@ -113,8 +117,9 @@ impl Op for TakePart {
         let width = self.inner * self.axis.size;
         for row in tile_rows(tile, self.outer, self.inner) {
             let at = row * width + position * self.inner;
-            let from = &place.f32(self.from)[at..at + self.inner];
-            place.write(self.to, row * self.inner, self.inner).copy_from_slice(from);
+            place
+                .write_floats(self.to, row * self.inner, self.inner)
+                .copy_from(place.floats(self.from).range(at..at + self.inner));
         }
     }
 }
@@ -150,7 +155,7 @@ impl Op for Broadcast {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        let bytes = 4 * self.from.len as u64;
+        let bytes = self.from.bytes();
         Cost {
             flops: 0,
             bytes: 2 * bytes,
@@ -165,11 +170,11 @@ impl Op for Broadcast {
     fn run(&self, place: &Place<'_>, tile: usize, _scratch: &mut Scratch) {
         let range = chunk(tile, self.from.len);
         let root = place.device + self.root * self.axis.stride;
-        let from = &place.f32_on(root, self.from)[range.clone()];
+        let from = place.floats_on(root, self.from).range(range.clone());
         for device in members(self.axis, place.device) {
             place
-                .write_on(device, self.to, range.start, range.len())
-                .copy_from_slice(from);
+                .write_floats_on(device, self.to, range.start, range.len())
+                .copy_from(from);
         }
     }
 }
@@ -211,7 +216,7 @@ impl Op for SelectRows {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        let bytes = 4 * self.to.len as u64;
+        let bytes = self.to.bytes();
         let n = self.axis.size as u64;
         Cost {
             flops: 0,
@@ -229,10 +234,10 @@ impl Op for SelectRows {
         for row in tile_rows(tile, self.ids.len, self.cols) {
             let (at, owner) = (row * self.cols, ids[row] as usize / self.shard);
             for device in members(self.axis, place.device) {
-                let to = place.write_on(device, self.to, at, self.cols);
+                let mut to = place.write_floats_on(device, self.to, at, self.cols);
                 if owner < self.axis.size {
                     let source = place.device + owner * self.axis.stride;
-                    to.copy_from_slice(&place.f32_on(source, self.from)[at..at + self.cols]);
+                    to.copy_from(place.floats_on(source, self.from).range(at..at + self.cols));
                 } else {
                     to.fill(0.0);
                 }
