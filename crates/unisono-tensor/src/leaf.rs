@@ -108,14 +108,12 @@ impl Tensor {
         Ok(self.inner.leaf.as_ref().and_then(|leaf| leaf.ready.borrow().clone()))
     }
 
-    /// Forgets the gradient. The accumulators' memory is kept.
+    /// Forgets the gradient and gives its memory back: the forward pass needs it for activations.
     pub fn zero_grad(&self) {
         if let Some(leaf) = &self.inner.leaf {
             leaf.ready.borrow_mut().take();
             leaf.plain.borrow_mut().take();
-            for accumulator in leaf.uses.borrow_mut().iter_mut() {
-                accumulator.done = 0;
-            }
+            leaf.uses.borrow_mut().clear();
         }
     }
 

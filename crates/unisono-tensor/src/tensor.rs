@@ -4,6 +4,7 @@ use crate::autograd::Node;
 use crate::device::MeshDevice;
 use crate::error::TensorError;
 use crate::leaf::Leaf;
+use crate::saved::Remake;
 use crate::{Result, Rows};
 use std::rc::Rc;
 use unisono_mesh::{AxisHandle, Placement};
@@ -26,6 +27,8 @@ pub(crate) struct Inner {
     pub meta: Meta,
     pub node: Option<Rc<Node>>,
     pub leaf: Option<Rc<Leaf>>,
+    /// How to make the values again, where that is cheap.
+    pub remake: Option<Remake>,
 }
 
 /// Everything about a tensor but its values.
@@ -108,13 +111,19 @@ impl Tensor {
             meta,
             node: None,
             leaf: None,
+            remake: None,
         };
         Tensor { inner: Rc::new(inner) }
     }
 
     /// The same values under other metadata (same number of elements), without a place in the graph.
     pub(crate) fn reinterpret(&self, meta: Meta) -> Tensor {
-        Tensor::view(&self.inner.device, self.inner.memory.clone(), self.inner.buffer, meta)
+        let inner = &self.inner;
+        let tensor = Tensor::view(&inner.device, inner.memory.clone(), inner.buffer, meta);
+        match &inner.remake {
+            Some(remake) => tensor.remade_by(remake.clone()),
+            None => tensor,
+        }
     }
 
     /// The same values, cut off from the graph.

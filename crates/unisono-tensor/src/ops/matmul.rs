@@ -4,7 +4,9 @@ use super::{batch_only, dim_sum, partial_of, same_device};
 use crate::Result;
 use crate::error::TensorError;
 use crate::leaf::{UseKey, WeightGrad};
+use crate::saved::Saved;
 use crate::tensor::{Dtype, Meta, Tensor};
+use std::rc::Rc;
 pub use unisono_kernels::gemm::Activation;
 use unisono_kernels::order::Units;
 use unisono_mesh::{AxisHandle, Placement};
@@ -25,7 +27,12 @@ impl Tensor {
     pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>, activation: Activation) -> Result<Tensor> {
         let layer = Linear::new(self, weight, bias, activation)?;
         let wants_grad = self.needs_grad() || weight.needs_grad() || bias.is_some_and(Tensor::needs_grad);
-        let (y, pre) = layer.forward(wants_grad && self.device().grad_enabled())?;
+        let (mut y, pre) = layer.forward(self, wants_grad && self.device().grad_enabled())?;
+        if let (Some(f), Some(pre)) = (unary_of(activation), &pre) {
+            // What an activation was made from is kept for its gradient; its result need not be.
+            let pre = pre.clone();
+            y = y.remade_by(Rc::new(move || pre.map(f)));
+        }
         let keys = (weight.use_key("linear"), bias.map(|bias| bias.use_key("bias")));
         let mut inputs = vec![self, weight];
         inputs.extend(bias);
@@ -200,7 +207,9 @@ fn batched(a: &Tensor, a_transposed: bool, b: &Tensor, b_transposed: bool) -> Re
 
 /// A linear layer whose placements have been checked.
 struct Linear {
-    x: Tensor,
+    x: Saved,
+    /// How the input lies.
+    x_meta: Meta,
     weight: Tensor,
     /// The weight's values in the kind of `x`.
     factor: Tensor,
@@ -295,7 +304,8 @@ impl Linear {
             }
         }
         let layer = Linear {
-            x: x.detach(),
+            x: Saved::of(x),
+            x_meta: x.meta().clone(),
             weight: weight.clone(),
             factor,
             bias: bias.cloned(),
@@ -329,9 +339,8 @@ impl Linear {
         Ok(layer)
     }
 
-    fn forward(&self, save: bool) -> Result<(Tensor, Option<Tensor>)> {
+    fn forward(&self, x: &Tensor, save: bool) -> Result<(Tensor, Option<Tensor>)> {
         let (inner, outer) = self.size;
-        let x = &self.x;
         let device = x.device();
         let sum = dim_sum("linear", inner, self.weight.meta().units[0], self.row_axis)?;
         let mut meta = x.meta().clone();
@@ -392,17 +401,18 @@ impl Linear {
             _ => dy.clone(),
         };
         // That of a completed partial sum is f32, though it came from bf16.
-        let dy = &d_pre.to_dtype(self.x.dtype())?;
-        let rows = self.x.batch_rows();
-        let len = self.x.leading() / rows.count.max(1);
+        let dy = &d_pre.to_dtype(self.x_meta.dtype)?;
+        let rows = dy.batch_rows();
+        let len = dy.leading() / rows.count.max(1);
         let mut gradients = vec![None, None];
         if self.wants[1] {
+            let x = self.x.get()?;
             let grad = WeightGrad::open(&self.weight, weight_key, &rows, len, rows.count)?;
             runtime.issue(MatMul {
                 batch: 1,
                 m: inner,
                 n: outer,
-                a: Matrix::transposed(self.x.buffer(), inner),
+                a: Matrix::transposed(x.buffer(), inner),
                 b: Matrix::rows(dy.buffer(), outer),
                 to: grad.target.buffer,
                 to_batch: 0,
@@ -439,7 +449,7 @@ impl Linear {
     fn input_grad(&self, dy: &Tensor) -> Result<Tensor> {
         let (inner, outer) = self.size;
         let sum = dim_sum("linear", outer, self.weight.meta().units[1], self.column_axis)?;
-        let mut meta = self.x.meta().clone();
+        let mut meta = self.x_meta.clone();
         if let Some(axis) = self.column_axis {
             meta.placements[axis.index] = Placement::Partial;
             meta.partial = partial_of(&sum);

@@ -6,6 +6,7 @@ use crate::error::TensorError;
 use crate::leaf::WeightGrad;
 use crate::ops::shape::uncut;
 use crate::tensor::{Dtype, Meta, Tensor};
+use std::rc::Rc;
 use unisono_runtime::ops::norm::{Norm, NormGrad, NormParamGrad};
 
 impl Tensor {
@@ -57,25 +58,36 @@ fn norm(
     }
     let device = x.device().clone();
     let per_row = || Tensor::activation(&device, Meta::replicated(&device, Dtype::F32, &[x.leading()]));
-    let y = Tensor::activation(&device, x.meta().clone())?;
     let mean = if centred { Some(per_row()?) } else { None };
     let rstd = per_row()?;
-    device.runtime().issue(Norm {
-        x: x.buffer(),
-        cols,
-        gamma: gamma.map(Tensor::buffer),
-        beta: beta.map(Tensor::buffer),
-        eps,
-        y: y.buffer(),
-        mean: mean.as_ref().map(Tensor::buffer),
-        rstd: rstd.buffer(),
-    })?;
+    let forward = {
+        let (x, gamma, beta) = (x.detach(), gamma.map(Tensor::detach), beta.map(Tensor::detach));
+        let (mean, rstd) = (mean.clone(), rstd.clone());
+        move || {
+            let y = Tensor::activation(x.device(), x.meta().clone())?;
+            x.device().runtime().issue(Norm {
+                x: x.buffer(),
+                cols,
+                gamma: gamma.as_ref().map(Tensor::buffer),
+                beta: beta.as_ref().map(Tensor::buffer),
+                eps,
+                y: y.buffer(),
+                mean: mean.as_ref().map(Tensor::buffer),
+                rstd: rstd.buffer(),
+            })?;
+            Ok(y)
+        }
+    };
+    let mut y = forward()?;
     let mut inputs = vec![x];
     inputs.extend(gamma);
     inputs.extend(beta);
     let keys = (gamma.map(|g| g.use_key(op)), beta.map(|b| b.use_key(op)));
     let saved = (x.detach(), gamma.cloned(), beta.cloned());
     let wants_x = x.needs_grad();
+    if inputs.iter().any(|input| input.needs_grad()) && device.grad_enabled() {
+        y = y.remade_by(Rc::new(forward));
+    }
     Ok(y.record(op, &inputs, move |dy| {
         let (x, gamma, beta) = &saved;
         let runtime = x.device().runtime().clone();
