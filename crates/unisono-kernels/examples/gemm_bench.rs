@@ -1,6 +1,6 @@
-//! Rate of the canonical f32 product at training shapes, against the multiply-add peak measured in the same moment.
+//! Rate of the canonical products of f32 and bf16 at training shapes, against the multiply-add peak measured in the same moment.
 //!
-//! `cargo run --release -p unisono-kernels --example gemm_bench [-- [isa] [name filter] [threads]]`
+//! `cargo run --release -p unisono-kernels --example gemm_bench [-- [isa] [f32 | bf16] [name filter] [threads]]`
 //!
 //! Each repetition measures the peak, throws the operands out of the caches, and times one product; printed are medians
 //! (and the best) over the repetitions, and the medians of the shares of the peak: by the clock, and by the CPU time of the
@@ -10,8 +10,9 @@
 use std::alloc::Layout;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
-use unisono_kernels::gemm::peak::fma_peak;
-use unisono_kernels::gemm::{Activation, Gemm, Mat};
+use unisono_kernels::element::{Bf16, Element, Floats, OutFloats};
+use unisono_kernels::gemm::peak::{bf16_peak, fma_peak};
+use unisono_kernels::gemm::{Activation, Gemm, Mat, bf16_instruction};
 use unisono_kernels::isa::Isa;
 use unisono_kernels::order::{Share, Units};
 use unisono_kernels::out::Out;
@@ -50,19 +51,19 @@ const SHAPES: [Shape; 9] = [
 ];
 
 /// Memory as the runtime's arena gives it: aligned, and on huge pages where the system has them.
-struct Memory {
-    ptr: *mut f32,
+struct Memory<E> {
+    ptr: *mut E,
     len: usize,
     layout: Layout,
 }
 
-impl Memory {
-    fn new(len: usize) -> Memory {
-        let layout =
-            Layout::from_size_align((len * 4).next_multiple_of(1 << 21).max(1 << 21), 1 << 21).expect("a size");
+impl<E: Element> Memory<E> {
+    fn new(len: usize) -> Memory<E> {
+        let bytes = len * size_of::<E>();
+        let layout = Layout::from_size_align(bytes.next_multiple_of(1 << 21).max(1 << 21), 1 << 21).expect("a size");
         // SAFETY: the layout is not empty.
-        let ptr = unsafe { std::alloc::alloc(layout) }.cast::<f32>();
-        assert!(!ptr.is_null(), "no memory for {len} floats");
+        let ptr = unsafe { std::alloc::alloc(layout) }.cast::<E>();
+        assert!(!ptr.is_null(), "no memory for {len} numbers");
         #[cfg(target_os = "linux")]
         if std::env::var_os("SMALL_PAGES").is_none() {
             unsafe extern "C" {
@@ -72,28 +73,28 @@ impl Memory {
             // SAFETY: advice about memory that was just allocated.
             unsafe { madvise(ptr.cast(), layout.size(), MADV_HUGEPAGE) };
         }
-        // SAFETY: `len` floats were allocated.
+        // SAFETY: `len` elements were allocated, and zeros are numbers of either kind.
         unsafe { ptr.write_bytes(0, len) };
         Memory { ptr, len, layout }
     }
 
-    fn numbers(len: usize, seed: u32) -> Memory {
+    fn numbers(len: usize, seed: u32) -> Memory<E> {
         let mut memory = Memory::new(len);
         let mut x = seed;
         for v in memory.slice() {
             x = x.wrapping_mul(1664525).wrapping_add(1013904223);
-            *v = (x >> 8) as f32 / 16777216.0 - 0.5;
+            *v = E::from_f32((x >> 8) as f32 / 16777216.0 - 0.5);
         }
         memory
     }
 
-    fn slice(&mut self) -> &mut [f32] {
-        // SAFETY: `len` initialised floats, borrowed as long as `self` is.
+    fn slice(&mut self) -> &mut [E] {
+        // SAFETY: `len` initialised elements, borrowed as long as `self` is.
         unsafe { std::slice::from_raw_parts_mut(self.ptr, self.len) }
     }
 }
 
-impl Drop for Memory {
+impl<E> Drop for Memory<E> {
     fn drop(&mut self) {
         // SAFETY: allocated with this layout.
         unsafe { std::alloc::dealloc(self.ptr.cast(), self.layout) }
@@ -183,80 +184,105 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let isa = args.iter().find_map(|a| Isa::named(a).ok()).unwrap_or_else(Isa::detect);
     let only = args.iter().find_map(|a| a.parse::<usize>().ok());
+    let kind = args.iter().find(|a| ["f32", "bf16"].contains(&a.as_str()));
     let filter = args
         .iter()
-        .find(|a| a.parse::<usize>().is_err() && Isa::named(a).is_err())
+        .find(|a| a.parse::<usize>().is_err() && Isa::named(a).is_err() && Some(*a) != kind)
         .cloned()
         .unwrap_or_default();
-    let repetitions: usize = std::env::var("REPS").ok().and_then(|r| r.parse().ok()).unwrap_or(9);
-    let warm = std::env::var_os("WARM").is_some();
+    let options = Options {
+        isa,
+        repetitions: std::env::var("REPS").ok().and_then(|r| r.parse().ok()).unwrap_or(9),
+        warm: std::env::var_os("WARM").is_some(),
+    };
     println!(
-        "{}, median of {repetitions}, {}",
+        "{}, bf16 {}, median of {}, {}",
         isa.name(),
-        if warm { "warm" } else { "cold" }
+        bf16_instruction(),
+        options.repetitions,
+        if options.warm { "warm" } else { "cold" }
     );
-    let mut junk = Memory::new(24 << 20);
     for threads in [1, 2] {
         if only.is_some_and(|t| t != threads) {
             continue;
         }
         for s in SHAPES.iter().filter(|s| s.name.contains(&filter)) {
-            let (mut a, mut b) = (Memory::numbers(s.m * s.k, 1), Memory::numbers(s.k * s.n, 2));
-            let mut c = Memory::new(s.m * s.n);
-            let g = Gemm {
-                batch: 1,
-                a_batch: 0,
-                b_batch: 0,
-                c_batch: 0,
-                m: s.m,
-                n: s.n,
-                a: Mat {
-                    data: a.slice(),
-                    row_stride: if s.a_transposed { 1 } else { s.k },
-                    col_stride: if s.a_transposed { s.m } else { 1 },
-                },
-                b: Mat {
-                    data: b.slice(),
-                    row_stride: if s.b_transposed { 1 } else { s.n },
-                    col_stride: if s.b_transposed { s.k } else { 1 },
-                },
-                c: Out::new(c.slice()),
-                c_row: s.n,
-                slot: s.m * s.n,
-                sum: Share::whole(Units::whole(s.k)),
-                bias: None,
-                activation: Activation::None,
-                pre: None,
-            };
-            let mut scratches: Vec<Scratch> = (0..threads).map(|_| Scratch::new(isa)).collect();
-            time(&g, &mut scratches);
-            let (mut rates, mut peaks, mut shares, mut own) = (vec![], vec![], vec![], vec![]);
-            for _ in 0..repetitions {
-                if !warm {
-                    flush(junk.slice());
-                }
-                let before = fma_peak(isa, threads, 0.01);
-                let (wall, cpu) = time(&g, &mut scratches);
-                let peak = before.max(fma_peak(isa, threads, 0.01));
-                let flops = g.flops() as f64 / 1e9;
-                rates.push(flops / wall);
-                peaks.push(peak);
-                shares.push(flops / wall / peak);
-                own.push(flops / cpu / peak);
+            if kind.is_none_or(|kind| kind == "f32") {
+                measure::<f32>("f32", s, threads, &options, fma_peak);
             }
-            let best = rates.iter().copied().fold(0.0, f64::max);
-            let bytes = 4.0 * (s.m * s.k + s.k * s.n + s.m * s.n) as f64;
-            let rate = median(&mut rates);
-            println!(
-                "{threads}T {:26} {rate:7.1} GFLOP/s (best {best:6.1}, {:5.1} GB/s)  peak {:6.1}  {:5.1} %  by CPU time {:5.1} % (best {:5.1})  {} tiles",
-                s.name,
-                rate * bytes / g.flops() as f64,
-                median(&mut peaks),
-                100.0 * median(&mut shares),
-                100.0 * median(&mut own),
-                100.0 * own.iter().copied().fold(0.0, f64::max),
-                g.tiles(),
-            );
+            if kind.is_none_or(|kind| kind == "bf16") {
+                measure::<Bf16>("bf16", s, threads, &options, bf16_peak);
+            }
         }
     }
+}
+
+struct Options {
+    isa: Isa,
+    repetitions: usize,
+    warm: bool,
+}
+
+fn measure<E: Element>(kind: &str, s: &Shape, threads: usize, options: &Options, peak_of: fn(Isa, usize, f64) -> f64)
+where
+    for<'a> Floats<'a>: From<&'a [E]>,
+    for<'a> OutFloats<'a>: From<Out<'a, E>>,
+{
+    let mut junk = Memory::<f32>::new(24 << 20);
+    let (mut a, mut b) = (Memory::<E>::numbers(s.m * s.k, 1), Memory::<E>::numbers(s.k * s.n, 2));
+    let mut c = Memory::<E>::new(s.m * s.n);
+    let g = Gemm {
+        batch: 1,
+        a_batch: 0,
+        b_batch: 0,
+        c_batch: 0,
+        m: s.m,
+        n: s.n,
+        a: Mat {
+            data: Floats::from(&*a.slice()),
+            row_stride: if s.a_transposed { 1 } else { s.k },
+            col_stride: if s.a_transposed { s.m } else { 1 },
+        },
+        b: Mat {
+            data: Floats::from(&*b.slice()),
+            row_stride: if s.b_transposed { 1 } else { s.n },
+            col_stride: if s.b_transposed { s.k } else { 1 },
+        },
+        c: Out::new(c.slice()).into(),
+        c_row: s.n,
+        slot: s.m * s.n,
+        sum: Share::whole(Units::whole(s.k)),
+        bias: None,
+        activation: Activation::None,
+        pre: None,
+    };
+    let mut scratches: Vec<Scratch> = (0..threads).map(|_| Scratch::new(options.isa)).collect();
+    time(&g, &mut scratches);
+    let (mut rates, mut peaks, mut shares, mut own) = (vec![], vec![], vec![], vec![]);
+    for _ in 0..options.repetitions {
+        if !options.warm {
+            flush(junk.slice());
+        }
+        let before = peak_of(options.isa, threads, 0.01);
+        let (wall, cpu) = time(&g, &mut scratches);
+        let peak = before.max(peak_of(options.isa, threads, 0.01));
+        let flops = g.flops() as f64 / 1e9;
+        rates.push(flops / wall);
+        peaks.push(peak);
+        shares.push(flops / wall / peak);
+        own.push(flops / cpu / peak);
+    }
+    let best = rates.iter().copied().fold(0.0, f64::max);
+    let bytes = (size_of::<E>() * (s.m * s.k + s.k * s.n + s.m * s.n)) as f64;
+    let rate = median(&mut rates);
+    println!(
+        "{threads}T {kind:4} {:26} {rate:7.1} GFLOP/s (best {best:6.1}, {:5.1} GB/s)  peak {:6.1}  {:5.1} %  by CPU time {:5.1} % (best {:5.1})  {} tiles",
+        s.name,
+        rate * bytes / g.flops() as f64,
+        median(&mut peaks),
+        100.0 * median(&mut shares),
+        100.0 * median(&mut own),
+        100.0 * own.iter().copied().fold(0.0, f64::max),
+        g.tiles(),
+    );
 }

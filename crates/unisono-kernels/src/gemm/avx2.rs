@@ -1,6 +1,7 @@
 //! The micro-kernel and packing on AVX2 with FMA: 6 × 16 register tiles, 8 × 8 transposes.
 
-use super::kernel::{Kernel, Micro, body, pack_any};
+use super::arithmetic::Arithmetic;
+use super::kernel::{Kernel, Micro, RegisterTile, Work, pack_words};
 use crate::simd::{Avx2, Simd};
 use std::arch::x86_64::*;
 
@@ -9,32 +10,26 @@ impl Kernel for Avx2 {
     const V: usize = 1;
     const KC: usize = 512;
 
-    unsafe fn micro(micro: &Micro, rows: usize, _vectors: usize) {
+    unsafe fn call<A: Arithmetic<Self>, W: Work<Self, A>>(work: W) -> W::Result {
+        // SAFETY: the caller's promise.
+        unsafe { featured::<A, W>(work) }
+    }
+
+    unsafe fn micro<A: Arithmetic<Self>>(micro: &Micro, rows: usize, _vectors: usize) {
         // SAFETY: the caller's promise.
         unsafe {
             match rows {
-                1 => micro_kernel::<1>(micro),
-                2 => micro_kernel::<2>(micro),
-                3 => micro_kernel::<3>(micro),
-                4 => micro_kernel::<4>(micro),
-                5 => micro_kernel::<5>(micro),
-                _ => micro_kernel::<6>(micro),
+                1 => Avx2::call::<A, _>(RegisterTile::<1, 1>(micro)),
+                2 => Avx2::call::<A, _>(RegisterTile::<2, 1>(micro)),
+                3 => Avx2::call::<A, _>(RegisterTile::<3, 1>(micro)),
+                4 => Avx2::call::<A, _>(RegisterTile::<4, 1>(micro)),
+                5 => Avx2::call::<A, _>(RegisterTile::<5, 1>(micro)),
+                _ => Avx2::call::<A, _>(RegisterTile::<6, 1>(micro)),
             }
         }
     }
 
-    unsafe fn pack_outputs(src: *const f32, stride: usize, outs: usize, k: usize, dst: *mut f32, width: usize) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            if outs == 16 {
-                copy_rows(src, stride, k, dst);
-            } else {
-                pack_any(src, (1, stride), outs, k, dst, width);
-            }
-        }
-    }
-
-    unsafe fn pack_steps(src: *const f32, stride: usize, outs: usize, k: usize, dst: *mut f32, width: usize) {
+    unsafe fn pack_steps(src: *const u8, stride: usize, outs: usize, k: usize, dst: *mut f32, width: usize) {
         // SAFETY: the caller's promise.
         unsafe { pack_steps(src, stride, outs, k, dst, width) }
     }
@@ -46,7 +41,7 @@ impl Kernel for Avx2 {
     }
 
     #[inline(always)]
-    fn prefetch(p: *const f32) {
+    fn prefetch<T>(p: *const T) {
         // SAFETY: a prefetch touches nothing that the program could see, whatever the address.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
     }
@@ -63,26 +58,13 @@ fn pin(mut x: <Avx2 as Simd>::F) -> <Avx2 as Simd>::F {
 }
 
 #[target_feature(enable = "avx2,fma")]
-unsafe fn micro_kernel<const R: usize>(micro: &Micro) {
+unsafe fn featured<A: Arithmetic<Avx2>, W: Work<Avx2, A>>(work: W) -> W::Result {
     // SAFETY: this function runs only where the token's features are; the rest is the caller's promise.
-    unsafe { body::<Avx2, R, 1>(Avx2::new(), micro) }
-}
-
-/// Panels of 16 contiguous outputs.
-#[target_feature(enable = "avx2")]
-unsafe fn copy_rows(src: *const f32, stride: usize, k: usize, dst: *mut f32) {
-    for p in 0..k {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let (from, to) = (src.add(p * stride), dst.add(p * 16));
-            _mm256_storeu_ps(to, _mm256_loadu_ps(from));
-            _mm256_storeu_ps(to.add(8), _mm256_loadu_ps(from.add(8)));
-        }
-    }
+    unsafe { work.run(Avx2::new()) }
 }
 
 #[target_feature(enable = "avx2")]
-unsafe fn pack_steps(src: *const f32, stride: usize, outs: usize, k: usize, dst: *mut f32, width: usize) {
+unsafe fn pack_steps(src: *const u8, stride: usize, outs: usize, k: usize, dst: *mut f32, width: usize) {
     let whole = k / 8 * 8;
     let mut o = 0;
     while o < width {
@@ -93,7 +75,7 @@ unsafe fn pack_steps(src: *const f32, stride: usize, outs: usize, k: usize, dst:
             // outputs that ends inside the panel ends at its right edge, so spills go to later steps only.
             unsafe {
                 for (i, row) in x.iter_mut().enumerate().take(rows) {
-                    *row = _mm256_loadu_ps(src.add((o + i) * stride + p));
+                    *row = _mm256_loadu_ps(src.add((o + i) * stride + 4 * p).cast());
                 }
                 for (i, column) in transpose(x).iter().enumerate() {
                     _mm256_storeu_ps(dst.add((p + i) * width + o), *column);
@@ -104,15 +86,15 @@ unsafe fn pack_steps(src: *const f32, stride: usize, outs: usize, k: usize, dst:
     }
     // SAFETY: the steps that are left, by the caller's promise.
     unsafe {
-        pack_any(
-            src.add(whole),
-            (stride, 1),
+        pack_words(
+            src.add(4 * whole),
+            stride,
             outs,
             k - whole,
             dst.add(whole * width),
             width,
-        );
-    }
+        )
+    };
 }
 
 /// Lane i of result j is lane j of row i.

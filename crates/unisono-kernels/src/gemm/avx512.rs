@@ -1,6 +1,7 @@
 //! The micro-kernel and packing on AVX-512: 12 × 32 register tiles, 16 × 16 transposes.
 
-use super::kernel::{Kernel, Micro, body};
+use super::arithmetic::Arithmetic;
+use super::kernel::{Kernel, Micro, RegisterTile, Work};
 use crate::simd::Avx512;
 use std::arch::x86_64::*;
 
@@ -9,22 +10,28 @@ impl Kernel for Avx512 {
     const V: usize = 2;
     const KC: usize = 512;
 
-    unsafe fn micro(micro: &Micro, rows: usize, vectors: usize) {
+    unsafe fn call<A: Arithmetic<Self>, W: Work<Self, A>>(work: W) -> W::Result {
         // SAFETY: the caller's promise.
         unsafe {
-            match vectors {
-                1 => by_rows::<1>(micro, rows),
-                _ => by_rows::<2>(micro, rows),
+            if A::BF16_INSTRUCTION {
+                with_bf16::<A, W>(work)
+            } else {
+                without_bf16::<A, W>(work)
             }
         }
     }
 
-    unsafe fn pack_outputs(src: *const f32, stride: usize, outs: usize, k: usize, dst: *mut f32, width: usize) {
+    unsafe fn micro<A: Arithmetic<Self>>(micro: &Micro, rows: usize, vectors: usize) {
         // SAFETY: the caller's promise.
-        unsafe { pack_outputs(src, stride, outs, k, dst, width) }
+        unsafe {
+            match vectors {
+                1 => by_rows::<A, 1>(micro, rows),
+                _ => by_rows::<A, 2>(micro, rows),
+            }
+        }
     }
 
-    unsafe fn pack_steps(src: *const f32, stride: usize, outs: usize, k: usize, dst: *mut f32, width: usize) {
+    unsafe fn pack_steps(src: *const u8, stride: usize, outs: usize, k: usize, dst: *mut f32, width: usize) {
         // SAFETY: the caller's promise.
         unsafe { pack_steps(src, stride, outs, k, dst, width) }
     }
@@ -36,7 +43,7 @@ impl Kernel for Avx512 {
     }
 
     #[inline(always)]
-    fn prefetch(p: *const f32) {
+    fn prefetch<T>(p: *const T) {
         // SAFETY: a prefetch touches nothing that the program could see, whatever the address.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
     }
@@ -50,30 +57,36 @@ fn pin(mut x: __m512) -> __m512 {
     x
 }
 
-unsafe fn by_rows<const V: usize>(micro: &Micro, rows: usize) {
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+unsafe fn without_bf16<A: Arithmetic<Avx512>, W: Work<Avx512, A>>(work: W) -> W::Result {
+    // SAFETY: this function runs only where the token's features are; the rest is the caller's promise.
+    unsafe { work.run(Avx512::new()) }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
+unsafe fn with_bf16<A: Arithmetic<Avx512>, W: Work<Avx512, A>>(work: W) -> W::Result {
+    // SAFETY: as above.
+    unsafe { work.run(Avx512::new()) }
+}
+
+unsafe fn by_rows<A: Arithmetic<Avx512>, const V: usize>(micro: &Micro, rows: usize) {
     // SAFETY: the caller's promise.
     unsafe {
         match rows {
-            1 => micro_kernel::<1, V>(micro),
-            2 => micro_kernel::<2, V>(micro),
-            3 => micro_kernel::<3, V>(micro),
-            4 => micro_kernel::<4, V>(micro),
-            5 => micro_kernel::<5, V>(micro),
-            6 => micro_kernel::<6, V>(micro),
-            7 => micro_kernel::<7, V>(micro),
-            8 => micro_kernel::<8, V>(micro),
-            9 => micro_kernel::<9, V>(micro),
-            10 => micro_kernel::<10, V>(micro),
-            11 => micro_kernel::<11, V>(micro),
-            _ => micro_kernel::<12, V>(micro),
+            1 => Avx512::call::<A, _>(RegisterTile::<1, V>(micro)),
+            2 => Avx512::call::<A, _>(RegisterTile::<2, V>(micro)),
+            3 => Avx512::call::<A, _>(RegisterTile::<3, V>(micro)),
+            4 => Avx512::call::<A, _>(RegisterTile::<4, V>(micro)),
+            5 => Avx512::call::<A, _>(RegisterTile::<5, V>(micro)),
+            6 => Avx512::call::<A, _>(RegisterTile::<6, V>(micro)),
+            7 => Avx512::call::<A, _>(RegisterTile::<7, V>(micro)),
+            8 => Avx512::call::<A, _>(RegisterTile::<8, V>(micro)),
+            9 => Avx512::call::<A, _>(RegisterTile::<9, V>(micro)),
+            10 => Avx512::call::<A, _>(RegisterTile::<10, V>(micro)),
+            11 => Avx512::call::<A, _>(RegisterTile::<11, V>(micro)),
+            _ => Avx512::call::<A, _>(RegisterTile::<12, V>(micro)),
         }
     }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-unsafe fn micro_kernel<const R: usize, const V: usize>(micro: &Micro) {
-    // SAFETY: this function runs only where the token's features are; the rest is the caller's promise.
-    unsafe { body::<Avx512, R, V>(Avx512::new(), micro) }
 }
 
 /// The lanes below `n`.
@@ -83,35 +96,7 @@ fn first(n: usize) -> __mmask16 {
 }
 
 #[target_feature(enable = "avx512f")]
-unsafe fn pack_outputs(src: *const f32, stride: usize, outs: usize, k: usize, dst: *mut f32, width: usize) {
-    // SAFETY: masks leave out what is not there; stores reach at most 16 floats past the panel, in ascending order, so
-    // that what they spill is overwritten by the next step.
-    unsafe {
-        if outs == 32 {
-            for p in 0..k {
-                let (from, to) = (src.add(p * stride), dst.add(p * 32));
-                _mm512_storeu_ps(to, _mm512_loadu_ps(from));
-                _mm512_storeu_ps(to.add(16), _mm512_loadu_ps(from.add(16)));
-            }
-        } else if width > 16 {
-            let high = first(outs.saturating_sub(16));
-            for p in 0..k {
-                let (from, to) = (src.add(p * stride), dst.add(p * width));
-                _mm512_storeu_ps(to, _mm512_loadu_ps(from));
-                _mm512_storeu_ps(to.add(16), _mm512_maskz_loadu_ps(high, from.add(16)));
-            }
-        } else {
-            let low = first(outs);
-            for p in 0..k {
-                let row = _mm512_maskz_loadu_ps(low, src.add(p * stride));
-                _mm512_storeu_ps(dst.add(p * width), row);
-            }
-        }
-    }
-}
-
-#[target_feature(enable = "avx512f")]
-unsafe fn pack_steps(src: *const f32, stride: usize, outs: usize, k: usize, dst: *mut f32, width: usize) {
+unsafe fn pack_steps(src: *const u8, stride: usize, outs: usize, k: usize, dst: *mut f32, width: usize) {
     for o in (0..width).step_by(16) {
         let rows = outs.saturating_sub(o).min(16);
         // SAFETY: as the caller promises for the whole.
@@ -130,7 +115,7 @@ unsafe fn pack_steps(src: *const f32, stride: usize, outs: usize, k: usize, dst:
 #[allow(clippy::needless_range_loop)] // the registers of a square, by number
 #[target_feature(enable = "avx512f")]
 unsafe fn pack_group<const N: usize>(
-    src: *const f32,
+    src: *const u8,
     stride: usize,
     outs: usize,
     k: usize,
@@ -147,7 +132,7 @@ unsafe fn pack_group<const N: usize>(
             let mut x = [zero; 16];
             for i in 0..16 {
                 if i < outs {
-                    x[i] = _mm512_loadu_ps(src.add(i * stride + p));
+                    x[i] = _mm512_loadu_ps(src.add(i * stride + 4 * p).cast());
                 }
             }
             let t = transpose(x);
@@ -159,7 +144,7 @@ unsafe fn pack_group<const N: usize>(
             let mut x = [zero; 16];
             for i in 0..16 {
                 if i < outs {
-                    x[i] = _mm512_maskz_loadu_ps(first(k - whole), src.add(i * stride + whole));
+                    x[i] = _mm512_maskz_loadu_ps(first(k - whole), src.add(i * stride + 4 * whole).cast());
                 }
             }
             let t = transpose(x);

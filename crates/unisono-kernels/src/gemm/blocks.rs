@@ -9,11 +9,11 @@ pub(super) const MAX_LEAVES: usize = 512;
 /// A stretch of the contracted dimension that is packed and multiplied at once: whole leaves, or a part of one long leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
-    /// First addend, counted from the call's first.
+    /// First step, counted from the call's first.
     pub k: usize,
     /// Leaves, or 1 for a part of a leaf.
     pub leaves: usize,
-    /// Addends of each leaf, or of the part.
+    /// Steps of each leaf, or of the part.
     pub leaf: usize,
     /// The block goes on inside the leaf that the block before left open.
     pub carry_in: bool,
@@ -24,7 +24,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Addends of the block.
+    /// Steps of the block.
     pub fn len(&self) -> usize {
         self.leaves * self.leaf
     }
@@ -40,7 +40,7 @@ pub(super) struct Blocks {
     at: usize,
     to: usize,
     leaf: usize,
-    /// Addends of the open leaf that earlier blocks took.
+    /// Steps of the open leaf that earlier blocks took.
     taken: usize,
     most: usize,
     /// Leaves in the largest node of the tree that fits a block, in a block, and in that node's parent.
@@ -50,11 +50,11 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// The blocks of `share`, of at most `most` addends each.
-    pub fn new(share: &Share, most: usize) -> Blocks {
+    /// The blocks of `share`, of at most `most` steps each, a step being `addends` addends or the odd rest of a leaf.
+    pub fn new(share: &Share, most: usize, addends: usize) -> Blocks {
         let units = share.units;
         let per_unit = units.leaves_per_unit();
-        let leaf = units.leaf();
+        let leaf = units.leaf().div_ceil(addends);
         let tree = Tree::over_leaves(units);
         let fit = (most / leaf.max(1)).clamp(1, MAX_LEAVES);
         let mut node = 1;
@@ -89,7 +89,7 @@ impl Blocks {
         self.run.min(self.to - self.at)
     }
 
-    /// Most addends that a block holds.
+    /// Most steps that a block holds.
     pub fn max_len(&self) -> usize {
         if self.leaf > self.most {
             self.most

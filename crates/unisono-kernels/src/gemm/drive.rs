@@ -1,5 +1,6 @@
 //! One tile of C: blocks of the contracted dimension, packed panels, register tiles.
 
+use super::arithmetic::Arithmetic;
 use super::blocks::{Block, Blocks, MAX_LEAVES};
 use super::epilogue::{Finish, finish};
 use super::feed::{Feed, Side};
@@ -8,6 +9,7 @@ use super::tiling::Tile;
 use super::{Gemm, skinny};
 use crate::scratch::Scratch;
 use crate::simd::LANES;
+use std::marker::PhantomData;
 
 /// Where the packing routines may write past a panel's end.
 pub(super) const SLACK: usize = 16;
@@ -29,14 +31,15 @@ struct Rooms {
 ///
 /// # Safety
 /// The CPU has K's instruction set, and the extents of `g` are inside its slices.
-pub(super) unsafe fn tile<K: Kernel>(g: &Gemm, index: usize, scratch: &mut Scratch) {
+pub(super) unsafe fn tile<K: Kernel, A: Arithmetic<K>>(g: &Gemm, index: usize, scratch: &mut Scratch) {
     let tiling = g.tiling();
     let (batch, tile) = (index / tiling.tiles(), tiling.tile(index % tiling.tiles()));
     if skinny::suits(g) {
         // SAFETY: the caller's promise; such a product's tiles have all rows.
-        return unsafe { skinny::tile::<K>(g, batch, tile.col, tile.cols, scratch) };
+        return unsafe { skinny::tile::<K, A>(g, batch, tile.col, tile.cols, scratch) };
     }
-    let blocks = Blocks::new(&g.sum, K::KC);
+    let blocks = Blocks::new(&g.sum, K::KC, A::ADDENDS);
+    let leaf = g.sum.units.leaf();
     let (down, across) = (tile.rows.div_ceil(K::MR), tile.cols.div_ceil(K::NR));
     let entry = K::MR * K::NR;
     let slots_before = g.sum.slots_before();
@@ -59,7 +62,7 @@ pub(super) unsafe fn tile<K: Kernel>(g: &Gemm, index: usize, scratch: &mut Scrat
         at += len;
         part
     });
-    let mut run = Run::<K> {
+    let mut run = Run::<K, A> {
         g,
         tile,
         rooms: Rooms {
@@ -71,26 +74,22 @@ pub(super) unsafe fn tile<K: Kernel>(g: &Gemm, index: usize, scratch: &mut Scrat
         },
         down,
         across,
-        a: Side {
-            src: g
-                .a
-                .data
-                .as_ptr()
-                .wrapping_add(batch * g.a_batch + tile.row * g.a.row_stride),
-            out: g.a.row_stride,
-            step: g.a.col_stride,
-        },
-        b: Side {
-            src: g
-                .b
-                .data
-                .as_ptr()
-                .wrapping_add(batch * g.b_batch + tile.col * g.b.col_stride),
-            out: g.b.col_stride,
-            step: g.b.row_stride,
-        },
+        a: Side::new::<K, A>(
+            g.a.data,
+            batch * g.a_batch + tile.row * g.a.row_stride,
+            g.a.row_stride,
+            g.a.col_stride,
+            leaf,
+        ),
+        b: Side::new::<K, A>(
+            g.b.data,
+            batch * g.b_batch + tile.col * g.b.col_stride,
+            g.b.col_stride,
+            g.b.row_stride,
+            leaf,
+        ),
         c: batch * g.c_batch + tile.row * g.c_row + tile.col,
-        kernel: std::marker::PhantomData,
+        kernel: PhantomData,
     };
     let mut walk = blocks.clone();
     let mut first = true;
@@ -103,14 +102,14 @@ pub(super) unsafe fn tile<K: Kernel>(g: &Gemm, index: usize, scratch: &mut Scrat
         unsafe {
             if next_is_last {
                 let panel = K::MR.min(tile.rows);
-                run.a.at(0, block.k).pack::<K>(panel, block.len(), a0, panel);
+                run.a.at(0, block.k).pack::<K, A>(panel, block.len(), a0, panel);
                 run.a
                     .at(panel, block.k)
                     .prefetch::<K>(K::MR.min(tile.rows - panel), block.len());
             } else {
-                run.feed_a(block, 0, 4, 0).finish::<K>();
+                run.feed_a(block, 0, 4, 0).finish::<K, A>();
             }
-            run.feed_b(block, 0, 4, 0).finish::<K>();
+            run.feed_b(block, 0, 4, 0).finish::<K, A>();
         }
     }
     while let Some(block) = next {
@@ -144,7 +143,7 @@ struct Phase<'a> {
 }
 
 /// A tile in work.
-struct Run<'a, K> {
+struct Run<'a, K, A> {
     g: &'a Gemm<'a>,
     tile: Tile,
     rooms: Rooms,
@@ -154,10 +153,10 @@ struct Run<'a, K> {
     a: Side,
     b: Side,
     c: usize,
-    kernel: std::marker::PhantomData<K>,
+    kernel: PhantomData<(K, A)>,
 }
 
-impl<K: Kernel> Run<'_, K> {
+impl<K: Kernel, A: Arithmetic<K>> Run<'_, K, A> {
     /// Packs the panels of A for `block` from row `i` of the tile on.
     fn feed_a(&self, block: &Block, i: usize, portions: usize, room: usize) -> Feed {
         Feed::new(
@@ -221,23 +220,23 @@ impl<K: Kernel> Run<'_, K> {
                     };
                     let jobs = if first {
                         // Panel i + 1 of A must be ready for the next call: it goes first, and B's as far as there is room.
-                        let a = rest_a.advance_whole::<K>(room);
+                        let a = rest_a.advance_whole::<K, A>(room);
                         room -= a.count.next_multiple_of(pace);
-                        [a, next_b.advance::<K>(room)]
+                        [a, next_b.advance::<K, A>(room)]
                     } else {
-                        let b = next_b.advance::<K>(room);
+                        let b = next_b.advance::<K, A>(room);
                         room -= b.count;
-                        [b, next_a.advance::<K>(room)]
+                        [b, next_a.advance::<K, A>(room)]
                     };
                     self.register_tile(phase, (i, j), (rows, cols), jobs, pace);
                 }
             }
             // SAFETY: as above.
-            unsafe { next_b.finish::<K>() };
+            unsafe { next_b.finish::<K, A>() };
             self.rooms.b.swap(0, 1);
         }
         // SAFETY: as above.
-        unsafe { next_a.finish::<K>() };
+        unsafe { next_a.finish::<K, A>() };
         self.rooms.a.swap(0, 1);
     }
 
@@ -263,15 +262,15 @@ impl<K: Kernel> Run<'_, K> {
             let stack = self.rooms.stack.add(index * entry);
             if phase.first {
                 for slot in 0..phase.depth {
-                    let from = g.c.as_ptr().add(c + slot * g.slot);
+                    let from = g.sums().add(c + slot * g.slot);
                     load_entry::<K>(from, g.c_row, stack.add(slot * level), rows, cols);
                 }
             }
             let top = mine + below;
             let last = phase.next.is_none();
-            let direct = last && cols == vectors * LANES && !g.has_epilogue();
+            let direct = last && cols == vectors * LANES && g.stores_sums();
             let (dst, dst_stride) = match (last, direct) {
-                (true, true) => (g.c.as_ptr().add(c + top * g.slot), g.c_row),
+                (true, true) => (g.sums().add(c + top * g.slot), g.c_row),
                 (true, false) => (self.rooms.sums, K::NR),
                 _ => (stack.add(top * level), K::NR),
             };
@@ -295,7 +294,7 @@ impl<K: Kernel> Run<'_, K> {
                 prefetch_rows::<K>(micro.below.wrapping_sub(level_below * level), K::NR, rows, vectors);
             }
             prefetch_rows::<K>(dst, dst_stride, rows, vectors);
-            K::micro(&micro, rows, vectors);
+            K::micro::<A>(&micro, rows, vectors);
             for l in 0..mine {
                 let from = self.rooms.local.add(l * entry);
                 std::ptr::copy_nonoverlapping(from, stack.add((below + l) * level), entry);
@@ -304,28 +303,17 @@ impl<K: Kernel> Run<'_, K> {
                 for slot in 0..top {
                     store_entry::<K>(
                         stack.add(slot * level),
-                        g.c.as_ptr().add(c + slot * g.slot),
+                        g.sums().add(c + slot * g.slot),
                         g.c_row,
                         rows,
                         cols,
                     );
                 }
                 if !direct {
-                    let null = std::ptr::null_mut();
-                    let bias = g.bias.map_or(std::ptr::null(), |b| b.as_ptr().add(self.tile.col + j));
+                    let from = (self.rooms.sums.cast_const(), K::NR);
                     finish(
                         K::ISA,
-                        Finish {
-                            from: self.rooms.sums,
-                            from_stride: K::NR,
-                            to: g.c.as_ptr().add(c + top * g.slot),
-                            pre: g.pre.map_or(null, |pre| pre.as_ptr().add(c)),
-                            to_stride: g.c_row,
-                            bias,
-                            activation: g.activation,
-                            rows,
-                            cols,
-                        },
+                        Finish::of(g, from, c + top * g.slot, self.tile.col + j, (rows, cols)),
                     );
                 }
             }

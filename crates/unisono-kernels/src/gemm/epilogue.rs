@@ -1,25 +1,60 @@
 //! What happens to a finished sum on its way to memory: bias, the value before the activation, activation.
 
-use super::Activation;
+use super::{Activation, Gemm};
+use crate::element::{Bf16, Element, OutFloats, mixed};
 use crate::elementwise;
 use crate::isa::Isa;
+use crate::out::Out;
 use crate::simd::{LANES, Simd, dispatch};
 
-/// A register tile's sums and where they go.
+/// Sums and where they go: a register tile's, or some rows of a strip.
 #[derive(Clone, Copy)]
 pub(super) struct Finish {
     /// The sums, rows `from_stride` apart.
-    pub from: *const f32,
-    pub from_stride: usize,
-    /// C, and the value before the activation or null; rows `to_stride` apart.
-    pub to: *mut f32,
-    pub pre: *mut f32,
-    pub to_stride: usize,
+    from: *const f32,
+    from_stride: usize,
+    to: To,
+    to_stride: usize,
     /// Null for none.
-    pub bias: *const f32,
-    pub activation: Activation,
-    pub rows: usize,
-    pub cols: usize,
+    bias: *const f32,
+    activation: Activation,
+    rows: usize,
+    cols: usize,
+}
+
+/// C, and the value before the activation or null.
+#[derive(Clone, Copy)]
+enum To {
+    F32(*mut f32, *mut f32),
+    Bf16(*mut Bf16, *mut Bf16),
+}
+
+impl Finish {
+    /// `rows × cols` of the sums `from` (and the distance of their rows), to element `c` of C and on, whose first column is
+    /// column `col` of the product.
+    pub fn of(g: &Gemm, from: (*const f32, usize), c: usize, col: usize, (rows, cols): (usize, usize)) -> Finish {
+        let to = match (g.c, g.pre) {
+            (OutFloats::F32(to), None) => To::F32(at(to, c), std::ptr::null_mut()),
+            (OutFloats::F32(to), Some(OutFloats::F32(pre))) => To::F32(at(to, c), at(pre, c)),
+            (OutFloats::Bf16(to), None) => To::Bf16(at(to, c), std::ptr::null_mut()),
+            (OutFloats::Bf16(to), Some(OutFloats::Bf16(pre))) => To::Bf16(at(to, c), at(pre, c)),
+            _ => mixed("a product's outputs"),
+        };
+        Finish {
+            from: from.0,
+            from_stride: from.1,
+            to,
+            to_stride: g.c_row,
+            bias: g.bias.map_or(std::ptr::null(), |bias| bias.as_ptr().wrapping_add(col)),
+            activation: g.activation,
+            rows,
+            cols,
+        }
+    }
+}
+
+fn at<T>(out: Out<T>, element: usize) -> *mut T {
+    out.as_ptr().wrapping_add(element)
 }
 
 /// Carries out a [`Finish`].
@@ -78,17 +113,25 @@ impl Act for Silu {
 
 #[inline(always)]
 fn finish_lanes<S: Simd>(s: S, f: Finish) {
-    match f.activation {
-        Activation::None => rows::<S, Same>(s, f),
-        Activation::Relu => rows::<S, Relu>(s, f),
-        Activation::Gelu => rows::<S, Gelu>(s, f),
-        Activation::GeluTanh => rows::<S, GeluTanh>(s, f),
-        Activation::Silu => rows::<S, Silu>(s, f),
+    match f.to {
+        To::F32(to, pre) => activated(s, f, to, pre),
+        To::Bf16(to, pre) => activated(s, f, to, pre),
     }
 }
 
 #[inline(always)]
-fn rows<S: Simd, A: Act>(s: S, f: Finish) {
+fn activated<S: Simd, E: Element>(s: S, f: Finish, to: *mut E, pre: *mut E) {
+    match f.activation {
+        Activation::None => rows::<S, Same, E>(s, f, to, pre),
+        Activation::Relu => rows::<S, Relu, E>(s, f, to, pre),
+        Activation::Gelu => rows::<S, Gelu, E>(s, f, to, pre),
+        Activation::GeluTanh => rows::<S, GeluTanh, E>(s, f, to, pre),
+        Activation::Silu => rows::<S, Silu, E>(s, f, to, pre),
+    }
+}
+
+#[inline(always)]
+fn rows<S: Simd, A: Act, E: Element>(s: S, f: Finish, to: *mut E, pre: *mut E) {
     let mut j = 0;
     while j < f.cols {
         let n = (f.cols - j).min(LANES);
@@ -105,10 +148,10 @@ fn rows<S: Simd, A: Act>(s: S, f: Finish) {
                     x = s.add(x, bias);
                 }
                 let at = i * f.to_stride + j;
-                if !f.pre.is_null() {
-                    s.store_partial(f.pre.add(at), x, n);
+                if !pre.is_null() {
+                    E::store_partial(s, pre.add(at), x, n);
                 }
-                s.store_partial(f.to.add(at), A::value(s, x), n);
+                E::store_partial(s, to.add(at), A::value(s, x), n);
             }
         }
         j += LANES;

@@ -3,59 +3,169 @@
 //! Each portion's source lines are asked for one register tile ahead. (A whole panel at once would not do: rows whose
 //! distance is a multiple of a large power of two share few sets of the caches, and would throw each other out.)
 
-use super::kernel::{Job, JobKind, Kernel, pack_any};
+use super::arithmetic::Arithmetic;
+use super::kernel::{Job, JobKind, Kernel, PackOutputs, pack_any};
+use crate::element::Floats;
 use crate::simd::LANES;
 
 /// A matrix side to be packed: outputs are rows of A or columns of B, steps run along the contracted dimension.
 #[derive(Clone, Copy)]
 pub(super) struct Side {
-    /// Output 0, step 0.
-    pub src: *const f32,
-    /// Distance between outputs.
+    /// Output 0, the call's first addend.
+    src: *const u8,
+    /// Bytes between outputs, between addends, of an element.
     pub out: usize,
-    /// Distance between steps.
-    pub step: usize,
+    pub addend: usize,
+    size: usize,
+    /// Addends of a step and of a leaf. A leaf of an odd number of addends ends with a step that lacks its last.
+    step: usize,
+    leaf: usize,
+    /// First step, counted from the call's first.
+    first: usize,
+}
+
+/// How a side lies in memory, as far as packing minds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// Outputs are contiguous, steps this many bytes apart.
+    Outputs(usize),
+    /// The words of consecutive steps are contiguous, outputs this many bytes apart.
+    Steps(usize),
+    /// Neither, or leaves are odd.
+    Other,
 }
 
 impl Side {
+    /// The side whose output 0 begins at element `from`, with these distances in elements, and leaves of `leaf` addends.
+    pub fn new<K: Kernel, A: Arithmetic<K>>(data: Floats, from: usize, out: usize, addend: usize, leaf: usize) -> Side {
+        let size = size_of::<A::Element>();
+        let src: *const u8 = match data {
+            Floats::F32(x) => x.as_ptr().cast(),
+            Floats::Bf16(x) => x.as_ptr().cast(),
+        };
+        Side {
+            src: src.wrapping_add(from * size),
+            out: out * size,
+            addend: addend * size,
+            size,
+            step: A::ADDENDS,
+            leaf,
+            first: 0,
+        }
+    }
+
+    /// No side.
+    fn none() -> Side {
+        Side {
+            src: std::ptr::null(),
+            out: 0,
+            addend: 0,
+            size: 0,
+            step: 1,
+            leaf: 0,
+            first: 0,
+        }
+    }
+
     /// The side from this output and step on.
     pub fn at(&self, output: usize, step: usize) -> Side {
         Side {
-            src: self.src.wrapping_add(output * self.out + step * self.step),
+            src: self.src.wrapping_add(output * self.out),
+            first: self.first + step,
             ..*self
         }
     }
 
-    /// Packs `outs × k` elements with the fastest routine that fits the strides: step p at `dst[p * width..]`.
+    fn has_odd_leaves(&self) -> bool {
+        !self.leaf.is_multiple_of(self.step)
+    }
+
+    /// How it lies in memory.
+    #[inline(always)]
+    pub fn layout(&self) -> Layout {
+        if self.has_odd_leaves() {
+            Layout::Other
+        } else if self.out == self.size {
+            Layout::Outputs(self.step * self.addend)
+        } else if self.addend == self.size {
+            Layout::Steps(self.out)
+        } else {
+            Layout::Other
+        }
+    }
+
+    /// Where the first addend of a step of output 0 is.
+    #[inline(always)]
+    pub fn address(&self, step: usize) -> *const u8 {
+        let step = self.first + step;
+        let addend = if self.has_odd_leaves() {
+            let steps = self.leaf.div_ceil(self.step);
+            step / steps * self.leaf + step % steps * self.step
+        } else {
+            step * self.step
+        };
+        self.src.wrapping_add(addend * self.addend)
+    }
+
+    /// One word of a panel.
+    ///
+    /// # Safety
+    /// The output has the step.
+    pub unsafe fn word(&self, output: usize, step: usize) -> u32 {
+        let from = self.address(step).wrapping_add(output * self.out);
+        // SAFETY: the caller's promise; an odd leaf's last step has one addend only.
+        unsafe {
+            if self.step == 1 {
+                return from.cast::<u32>().read();
+            }
+            let even = from.cast::<u16>().read();
+            let steps = self.leaf.div_ceil(self.step);
+            let odd = if self.has_odd_leaves() && (self.first + step) % steps + 1 == steps {
+                0
+            } else {
+                from.wrapping_add(self.addend).cast::<u16>().read()
+            };
+            u32::from(odd) << 16 | u32::from(even)
+        }
+    }
+
+    /// Packs `outs × k` words with the fastest routine that fits the strides: step p at `dst[p * width..]`.
     ///
     /// # Safety
     /// The CPU has K's instruction set, the elements exist, `dst` has room for them and [`super::drive::SLACK`] more.
-    pub unsafe fn pack<K: Kernel>(&self, outs: usize, k: usize, dst: *mut f32, width: usize) {
+    pub unsafe fn pack<K: Kernel, A: Arithmetic<K>>(&self, outs: usize, k: usize, dst: *mut f32, width: usize) {
         // SAFETY: the caller's promise.
         unsafe {
-            match (self.out, self.step) {
-                (1, step) => K::pack_outputs(self.src, step, outs, k, dst, width),
-                (out, 1) => K::pack_steps(self.src, out, outs, k, dst, width),
-                (out, step) => pack_any(self.src, (out, step), outs, k, dst, width),
+            match self.layout() {
+                Layout::Outputs(_) => K::call::<A, _>(PackOutputs {
+                    side: self,
+                    outs,
+                    k,
+                    dst,
+                    width,
+                }),
+                Layout::Steps(out) => K::pack_steps(self.address(0), out, outs, k, dst, width),
+                Layout::Other => pack_any(self, outs, k, dst, width),
             }
         }
     }
 
-    /// Asks for the lines of `outs × k` elements.
+    /// Asks for the lines of `outs × k` words.
     #[inline(always)]
     pub fn prefetch<K: Kernel>(&self, outs: usize, k: usize) {
-        let (rows, len, stride) = match (self.out, self.step) {
-            (1, step) => (k, outs, step),
-            (out, 1) => (outs, k, out),
-            _ => return,
+        let (rows, len, stride) = match self.layout() {
+            Layout::Outputs(_) => (k * self.step, outs * self.size, self.addend),
+            Layout::Steps(out) => (outs, 4 * k, out),
+            Layout::Other => return,
         };
+        let src = self.address(0);
         for row in 0..rows {
-            let first = self.src.wrapping_add(row * stride);
-            let mut line = (first as usize & !63) as *const f32;
+            let first = src.wrapping_add(row * stride);
+            let mut line = (first as usize & !63) as *const u8;
             let end = first.wrapping_add(len);
             while line < end {
                 K::prefetch(line);
-                line = line.wrapping_add(LANES);
+                line = line.wrapping_add(64);
             }
         }
     }
@@ -105,12 +215,7 @@ impl Feed {
 
     /// Nothing to pack.
     pub fn none() -> Feed {
-        let side = Side {
-            src: std::ptr::null(),
-            out: 0,
-            step: 0,
-        };
-        Feed::new(side, 0, 1, 1, 0, 1, std::ptr::null_mut())
+        Feed::new(Side::none(), 0, 1, 1, 0, 1, std::ptr::null_mut())
     }
 
     /// The next portion as a job for the micro-kernel, of at most `most` of its quadruples; the first call only asks for
@@ -119,7 +224,7 @@ impl Feed {
     /// # Safety
     /// As for [`Side::pack`], for all the panels.
     #[inline(always)]
-    pub unsafe fn advance<K: Kernel>(&mut self, most: usize) -> Job {
+    pub unsafe fn advance<K: Kernel, A: Arithmetic<K>>(&mut self, most: usize) -> Job {
         if self.outs == 0 {
             return Job::NONE;
         }
@@ -132,12 +237,12 @@ impl Feed {
         }
         let side = self.side.at(0, self.at);
         let of_a = self.round == 1;
-        let (kind, stride, count) = match (of_a, self.side.out, self.side.step) {
-            (true, 1, step) => (JobKind::CopyA, step, steps),
-            (false, 1, step) => (JobKind::CopyB, step, steps),
-            (true, out, 1) => (JobKind::TransposeA, out, steps / 4 * (K::MR / 4)),
-            (false, out, 1) => (JobKind::TransposeB, out, steps / 4 * (K::NR / 4)),
-            _ => (JobKind::CopyB, 0, usize::MAX),
+        let (kind, stride, count) = match (of_a, self.side.layout()) {
+            (true, Layout::Outputs(step)) => (JobKind::CopyA, step, steps),
+            (false, Layout::Outputs(step)) => (JobKind::CopyB, step, steps),
+            (true, Layout::Steps(out)) => (JobKind::TransposeA, out, steps / 4 * (K::MR / 4)),
+            (false, Layout::Steps(out)) => (JobKind::TransposeB, out, steps / 4 * (K::NR / 4)),
+            (_, Layout::Other) => (JobKind::CopyB, 0, usize::MAX),
         };
         // A vector of A is wider than its panel and would read past the last rows' end: those are packed at once.
         let whole = outs == self.per_panel && (kind != JobKind::CopyA || self.outs >= LANES);
@@ -146,7 +251,7 @@ impl Feed {
             whole && count <= most && (!transpose || steps.is_multiple_of(4) && self.per_panel.is_multiple_of(4));
         if !fits {
             // SAFETY: the caller's promise.
-            unsafe { self.pack_portion::<K>(outs, steps) };
+            unsafe { self.pack_portion::<K, A>(outs, steps) };
             return Job::NONE;
         }
         let dst = self.dst.wrapping_add(self.at * outs);
@@ -154,13 +259,13 @@ impl Feed {
         Job {
             kind,
             count,
-            src: side.src,
+            src: side.address(0),
             stride,
             dst,
             ahead: if self.outs == 0 {
                 0
             } else {
-                self.side.at(0, self.at).src as isize - side.src as isize
+                self.side.at(0, self.at).address(0) as isize - side.address(0) as isize
             },
         }
     }
@@ -169,20 +274,20 @@ impl Feed {
     ///
     /// # Safety
     /// As for [`Feed::advance`].
-    pub unsafe fn advance_whole<K: Kernel>(&mut self, most: usize) -> Job {
+    pub unsafe fn advance_whole<K: Kernel, A: Arithmetic<K>>(&mut self, most: usize) -> Job {
         self.started = true;
         // SAFETY: the caller's promise.
-        unsafe { self.advance::<K>(most) }
+        unsafe { self.advance::<K, A>(most) }
     }
 
     /// Packs a portion; its slack is the next one's beginning, packed later.
-    unsafe fn pack_portion<K: Kernel>(&mut self, outs: usize, steps: usize) {
+    unsafe fn pack_portion<K: Kernel, A: Arithmetic<K>>(&mut self, outs: usize, steps: usize) {
         let width = outs.next_multiple_of(self.round);
         // SAFETY: the caller's promise.
         unsafe {
             self.side
                 .at(0, self.at)
-                .pack::<K>(outs, steps, self.dst.add(self.at * width), width)
+                .pack::<K, A>(outs, steps, self.dst.add(self.at * width), width)
         };
         self.skip(outs, steps);
     }
@@ -202,11 +307,11 @@ impl Feed {
     ///
     /// # Safety
     /// As for [`Feed::advance`].
-    pub unsafe fn finish<K: Kernel>(&mut self) {
+    pub unsafe fn finish<K: Kernel, A: Arithmetic<K>>(&mut self) {
         while self.outs > 0 {
             let outs = self.outs.min(self.per_panel);
             // SAFETY: the caller's promise.
-            unsafe { self.pack_portion::<K>(outs, self.portion.min(self.k - self.at)) };
+            unsafe { self.pack_portion::<K, A>(outs, self.portion.min(self.k - self.at)) };
         }
     }
 }

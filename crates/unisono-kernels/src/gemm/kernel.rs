@@ -3,6 +3,8 @@
 // Plain indices over register tiles unroll surely and read like the formula.
 #![allow(clippy::needless_range_loop)]
 
+use super::arithmetic::Arithmetic;
+use super::feed::Side;
 use crate::simd::{LANES, Simd};
 
 /// What follows a leaf: how many entries of the stack are added to it (each `below + newest`).
@@ -24,8 +26,8 @@ pub(super) struct Job {
     pub kind: JobKind,
     /// Portions left.
     pub count: usize,
-    /// Where the next portion is read, and the distance between steps (copy) or between outputs (transpose).
-    pub src: *const f32,
+    /// Where the next portion is read, and the distance in bytes between steps (copy) or between outputs (transpose).
+    pub src: *const u8,
     pub stride: usize,
     /// Where it goes.
     pub dst: *mut f32,
@@ -62,21 +64,22 @@ impl Job {
     /// # Safety
     /// `src` and `dst` are valid for what `count` says.
     #[inline(always)]
-    unsafe fn portion<K: Kernel>(&mut self, s: K, group: &mut usize) {
+    unsafe fn portion<K: Kernel, A: Arithmetic<K>>(&mut self, s: K, group: &mut usize) {
         // SAFETY: the caller's promise.
         unsafe {
             match self.kind {
                 JobKind::CopyA => {
-                    s.store(self.dst, s.load(self.src));
-                    K::prefetch(self.src.wrapping_byte_offset(self.ahead));
+                    s.store(self.dst, A::load(s, self.src, self.stride / A::ADDENDS));
+                    self.prefetch_step::<K, A>(0);
                     self.src = self.src.wrapping_add(self.stride);
                     self.dst = self.dst.wrapping_add(K::MR);
                 }
                 JobKind::CopyB => {
                     for v in 0..K::V {
-                        let at = v * LANES;
-                        s.store(self.dst.wrapping_add(at), s.load(self.src.wrapping_add(at)));
-                        K::prefetch(self.src.wrapping_add(at).wrapping_byte_offset(self.ahead));
+                        let at = v * LANES * size_of::<A::Element>();
+                        let words = A::load(s, self.src.wrapping_add(at), self.stride / A::ADDENDS);
+                        s.store(self.dst.wrapping_add(v * LANES), words);
+                        self.prefetch_step::<K, A>(at);
                     }
                     self.src = self.src.wrapping_add(self.stride);
                     self.dst = self.dst.wrapping_add(K::NR);
@@ -88,16 +91,28 @@ impl Job {
         }
     }
 
-    /// Four steps of four outputs, element by element: integer moves leave the vector units alone.
+    /// Asks for what the next job reads at `at` bytes from where this one is.
+    #[inline(always)]
+    fn prefetch_step<K: Kernel, A: Arithmetic<K>>(&self, at: usize) {
+        for addend in 0..A::ADDENDS {
+            let row = addend * (self.stride / A::ADDENDS);
+            K::prefetch(self.src.wrapping_add(at + row).wrapping_offset(self.ahead));
+        }
+    }
+
+    /// Four steps of four outputs, word by word: integer moves leave the vector units alone.
     #[inline(always)]
     unsafe fn transpose<K: Kernel>(&mut self, width: usize, group: &mut usize) {
         let mut src = self.src;
         for o in 0..4 {
             for p in 0..4 {
                 // SAFETY: the caller's promise.
-                unsafe { *self.dst.wrapping_add(p * width + o).cast::<u32>() = *src.wrapping_add(p).cast::<u32>() };
+                unsafe {
+                    let word = src.wrapping_add(p * 4).cast::<u32>().read_unaligned();
+                    *self.dst.wrapping_add(p * width + o).cast::<u32>() = word;
+                }
             }
-            K::prefetch(src.wrapping_byte_offset(self.ahead));
+            K::prefetch(src.wrapping_offset(self.ahead));
             src = src.wrapping_add(self.stride);
         }
         *group += 4;
@@ -106,7 +121,7 @@ impl Job {
             self.dst = self.dst.wrapping_add(4);
         } else {
             // Back to the first output, four steps on.
-            self.src = src.wrapping_sub(width * self.stride).wrapping_add(4);
+            self.src = src.wrapping_sub(width * self.stride).wrapping_add(4 * 4);
             self.dst = self.dst.wrapping_add(3 * width + 4);
             *group = 0;
         }
@@ -121,7 +136,7 @@ pub(super) struct Micro<'a> {
     pub a: *const f32,
     /// Packed panel of B: step p of the block at `b[p * width..]`, width being 16 × vectors.
     pub b: *const f32,
-    /// Multiply-adds per leaf.
+    /// Steps per leaf.
     pub leaf: usize,
     /// One entry per leaf of the block.
     pub merges: &'a [Merges],
@@ -156,64 +171,135 @@ pub(super) trait Kernel: Simd {
     /// Steps of the contracted dimension in a block, at most.
     const KC: usize;
 
+    /// Runs `work` in a function that has the features of the instruction set, and of the arithmetic.
+    ///
+    /// # Safety
+    /// The CPU has them; the rest is what `work` asks for.
+    unsafe fn call<A: Arithmetic<Self>, W: Work<Self, A>>(work: W) -> W::Result;
+
     /// Runs `micro` for `rows ≤ MR` rows of `vectors ≤ V` vectors.
     ///
     /// # Safety
     /// The CPU has the instruction set, and the pointers of `micro` reach as far as its fields say.
-    unsafe fn micro(micro: &Micro, rows: usize, vectors: usize);
+    unsafe fn micro<A: Arithmetic<Self>>(micro: &Micro, rows: usize, vectors: usize);
 
-    /// `dst[p * width + o] = src[p * stride + o]` for `o < outs`, +0 for `outs ≤ o < width`, `p < k`: outputs contiguous.
+    /// `dst[p * width + o] = src[o * stride + 4 * p]`, words at these bytes, for `o < outs`, +0 for `outs ≤ o < width`,
+    /// `p < k`: a transpose.
     ///
     /// # Safety
     /// The CPU has the instruction set; `src` and `dst` are valid for that, and `dst` for 16 floats more.
-    unsafe fn pack_outputs(src: *const f32, stride: usize, outs: usize, k: usize, dst: *mut f32, width: usize);
-
-    /// `dst[p * width + o] = src[o * stride + p]` for `o < outs`, +0 for `outs ≤ o < width`, `p < k`: a transpose.
-    ///
-    /// # Safety
-    /// As for [`Kernel::pack_outputs`].
-    unsafe fn pack_steps(src: *const f32, stride: usize, outs: usize, k: usize, dst: *mut f32, width: usize);
+    unsafe fn pack_steps(src: *const u8, stride: usize, outs: usize, k: usize, dst: *mut f32, width: usize);
 
     /// `x`, computed here and not later: the compiler may move no multiply-add from before to after this point.
     /// (It would, across a branch, and spill what it needs for that.)
     fn pin(x: Self::F) -> Self::F;
 
     /// Asks for the cache line of `p`, which need not be valid, into the second level.
-    fn prefetch(p: *const f32);
+    fn prefetch<T>(p: *const T);
 }
 
-/// Packs with whatever strides: `dst[p * width + o] = src[o * out_stride + p * step_stride]`.
+/// Lane code to be inlined into a function with the features of `K` and `A`.
+pub(super) trait Work<K: Kernel, A: Arithmetic<K>> {
+    /// What it gives back.
+    type Result;
+
+    /// Does it; implementations are `#[inline(always)]`.
+    ///
+    /// # Safety
+    /// What the implementor says.
+    unsafe fn run(self, s: K) -> Self::Result;
+}
+
+/// `R` rows of `V` vectors of a register tile.
+pub(super) struct RegisterTile<'a, const R: usize, const V: usize>(pub &'a Micro<'a>);
+
+impl<K: Kernel, A: Arithmetic<K>, const R: usize, const V: usize> Work<K, A> for RegisterTile<'_, R, V> {
+    type Result = ();
+
+    #[inline(always)]
+    unsafe fn run(self, s: K) {
+        // SAFETY: the caller's promise.
+        unsafe { body::<K, A, R, V>(s, self.0) }
+    }
+}
+
+/// Packs `k` steps of `outs` contiguous outputs in vectors, +0 for `outs ≤ o < width`. Writes at most 16 floats past the
+/// panel's end.
+pub(super) struct PackOutputs<'a> {
+    pub side: &'a Side,
+    pub outs: usize,
+    pub k: usize,
+    pub dst: *mut f32,
+    pub width: usize,
+}
+
+impl<K: Kernel, A: Arithmetic<K>> Work<K, A> for PackOutputs<'_> {
+    type Result = ();
+
+    #[inline(always)]
+    unsafe fn run(self, s: K) {
+        let row = self.side.addend;
+        let mut src = self.side.address(0);
+        let size = size_of::<A::Element>();
+        // SAFETY: partial loads leave out what is not there. Stores run in ascending order, so that what they spill past a
+        // step is overwritten by the next one.
+        unsafe {
+            for p in 0..self.k {
+                let dst = self.dst.add(p * self.width);
+                for o in (0..self.width).step_by(LANES) {
+                    let n = self.outs.saturating_sub(o).min(LANES);
+                    let from = src.wrapping_add(o * size);
+                    let words = if n == LANES {
+                        A::load(s, from, row)
+                    } else {
+                        A::load_partial(s, from, row, n, A::ADDENDS)
+                    };
+                    s.store(dst.add(o), words);
+                }
+                src = src.wrapping_add(row * A::ADDENDS);
+            }
+        }
+    }
+}
+
+/// Packs word by word, whatever the strides.
 ///
 /// # Safety
-/// `src` and `dst` are valid for that.
-pub(super) unsafe fn pack_any(
-    src: *const f32,
-    (out_stride, step_stride): (usize, usize),
-    outs: usize,
-    k: usize,
-    dst: *mut f32,
-    width: usize,
-) {
+/// The side has `outs × k` words, and `dst` room for `width × k`.
+pub(super) unsafe fn pack_any(side: &Side, outs: usize, k: usize, dst: *mut f32, width: usize) {
+    for p in 0..k {
+        for o in 0..width {
+            // SAFETY: the caller's promise.
+            unsafe { *dst.add(p * width + o).cast::<u32>() = if o < outs { side.word(o, p) } else { 0 } };
+        }
+    }
+}
+
+/// [`Kernel::pack_steps`] word by word.
+///
+/// # Safety
+/// As for that.
+pub(super) unsafe fn pack_words(src: *const u8, stride: usize, outs: usize, k: usize, dst: *mut f32, width: usize) {
     for p in 0..k {
         for o in 0..width {
             // SAFETY: the caller's promise.
             unsafe {
-                *dst.add(p * width + o) = if o < outs {
-                    *src.add(o * out_stride + p * step_stride)
+                *dst.add(p * width + o).cast::<u32>() = if o < outs {
+                    src.add(o * stride + 4 * p).cast::<u32>().read_unaligned()
                 } else {
-                    0.0
+                    0
                 };
             }
         }
     }
 }
 
-/// The micro-kernel on any lanes: `R` rows of `V` vectors, to be inlined into a function with the features of `K`.
+/// The micro-kernel on any lanes: `R` rows of `V` vectors.
 ///
 /// # Safety
 /// As for [`Kernel::micro`].
 #[inline(always)]
-pub(super) unsafe fn body<K: Kernel, const R: usize, const V: usize>(s: K, t: &Micro) {
+unsafe fn body<K: Kernel, A: Arithmetic<K>, const R: usize, const V: usize>(s: K, t: &Micro) {
     // SAFETY: panels hold `leaf` steps per leaf; the stack pointers stay inside the entries that `merges` speaks of.
     unsafe {
         let (mut a, mut b) = (t.a, t.b);
@@ -237,7 +323,7 @@ pub(super) unsafe fn body<K: Kernel, const R: usize, const V: usize>(s: K, t: &M
             let mut left = t.leaf;
             while left >= 4 {
                 for u in 0..4 {
-                    step::<K, R, V>(s, a.add(u * R), b.add(u * V * LANES), &mut acc);
+                    step::<K, A, R, V>(s, a.add(u * R), b.add(u * V * LANES), &mut acc);
                 }
                 a = a.add(4 * R);
                 b = b.add(4 * V * LANES);
@@ -249,7 +335,7 @@ pub(super) unsafe fn body<K: Kernel, const R: usize, const V: usize>(s: K, t: &M
                 }
                 if R == K::MR && V == K::V && job.count > 0 {
                     for _ in 0..t.pace.min(job.count) {
-                        job.portion(s, &mut group);
+                        job.portion::<K, A>(s, &mut group);
                     }
                     if job.count == 0 {
                         job = later;
@@ -259,7 +345,7 @@ pub(super) unsafe fn body<K: Kernel, const R: usize, const V: usize>(s: K, t: &M
                 }
             }
             while left > 0 {
-                step::<K, R, V>(s, a, b, &mut acc);
+                step::<K, A, R, V>(s, a, b, &mut acc);
                 a = a.add(R);
                 b = b.add(V * LANES);
                 left -= 1;
@@ -292,9 +378,9 @@ pub(super) unsafe fn body<K: Kernel, const R: usize, const V: usize>(s: K, t: &M
     }
 }
 
-/// One multiply-add into each accumulator.
+/// One step into each accumulator.
 #[inline(always)]
-unsafe fn step<K: Kernel, const R: usize, const V: usize>(
+unsafe fn step<K: Kernel, A: Arithmetic<K>, const R: usize, const V: usize>(
     s: K,
     a: *const f32,
     b: *const f32,
@@ -309,7 +395,7 @@ unsafe fn step<K: Kernel, const R: usize, const V: usize>(
         for r in 0..R {
             let x = s.splat(*a.add(r));
             for v in 0..V {
-                acc[r][v] = s.fma(x, row[v], acc[r][v]);
+                acc[r][v] = A::dot(s, x, row[v], acc[r][v]);
             }
         }
     }

@@ -4,11 +4,33 @@
 //! order from +0, halvings inside a unit, the tree over units ([`crate::order`]). Each element's order depends on `sum`
 //! alone, so tiles, instruction sets, batches and the other dimensions cannot change a bit.
 //!
+//! # bf16
+//!
+//! Of two bf16 factors a leaf is taken in pairs of addends, counted from its start; an odd last addend has +0 for a partner
+//! in both factors. From `acc` = +0, each pair `p` gives
+//!
+//! ```text
+//! acc = fma(a[2p + 1], b[2p + 1], acc)      the second of the pair first
+//! acc = fma(a[2p],     b[2p],     acc)
+//! ```
+//!
+//! in f32, where denormal elements count as zeros of their sign, and a result is made a zero of its sign if it is below
+//! 2⁻¹²⁶ once rounded to 24 bits of any exponent ("tiny after rounding": a sum of 2⁻¹²⁶ − 2⁻¹⁵⁰ becomes 0 though f32's
+//! denormals would round it up to 2⁻¹²⁶). This is what `vdpbf16ps` of AVX512-BF16 does; elsewhere it is done by f32 operations,
+//! to the same bits. Units, leaves and the tree are those of f32, and so are the additions of the tree: plain, denormals
+//! kept. A complete sum may go to bf16: bias and activation are applied to the f32 sum, then it is rounded once.
+//!
+//! Packed panels hold words of 32 bits, an f32 or a pair; a *step* of the micro-kernel takes one word of each output. So
+//! everything from the blocks to the register tiles is one source for both.
+//!
+//! # Blocking
+//!
 //! The blocking is that of Goto and van de Geijn ("Anatomy of high-performance matrix multiplication", 2008): panels of A
 //! and B are packed, a register tile of C stays in registers while a block of the contracted dimension runs through it.
 //! The tree costs little there: after each leaf the micro-kernel adds the entries that the tree asks for, from a small
 //! stack in the first-level cache; blocks are cut along the tree, so that mostly one entry a block outlives it.
 
+mod arithmetic;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -23,17 +45,20 @@ mod portable;
 mod skinny;
 mod tiling;
 
+use crate::element::{Floats, OutFloats, mixed};
 use crate::isa::Isa;
 use crate::order::Share;
-use crate::out::Out;
 use crate::scratch::Scratch;
 use crate::simd;
+#[cfg(target_arch = "x86_64")]
+use arithmetic::Instruction;
+use arithmetic::{Emulated, Single};
 
 /// A matrix in memory: element (i, j) is `data[i * row_stride + j * col_stride]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Mat<'a> {
     /// The elements.
-    pub data: &'a [f32],
+    pub data: Floats<'a>,
     /// Distance between rows.
     pub row_stride: usize,
     /// Distance between columns.
@@ -71,14 +96,15 @@ pub struct Gemm<'a> {
     pub m: usize,
     /// Columns of C.
     pub n: usize,
-    /// `[m, k]`, with `k = sum.addends()`.
+    /// `[m, k]`, with `k = sum.addends()`; of the same kind as `b`.
     pub a: Mat<'a>,
     /// `[k, n]`.
     pub b: Mat<'a>,
     /// `[m, n]`, columns contiguous, a stack slot every `slot` elements.
     ///
-    /// Where `sum.open < sum.from` its slots hold the stack so far; otherwise it needs no value.
-    pub c: Out<'a, f32>,
+    /// Where `sum.open < sum.from` its slots hold the stack so far; otherwise it needs no value. Complete sums of bf16
+    /// factors may go to bf16: rounded once, after bias and activation.
+    pub c: OutFloats<'a>,
     /// Distance between rows of C.
     pub c_row: usize,
     /// Distance between the stack slots of an element of C.
@@ -89,8 +115,8 @@ pub struct Gemm<'a> {
     pub bias: Option<&'a [f32]>,
     /// Applied after the bias, to the complete sum.
     pub activation: Activation,
-    /// Where the value before the activation goes, laid out as `c`.
-    pub pre: Option<Out<'a, f32>>,
+    /// Where the value before the activation goes, laid out as `c` and of its kind (the activation takes it unrounded).
+    pub pre: Option<OutFloats<'a>>,
 }
 
 impl Gemm<'_> {
@@ -112,16 +138,33 @@ impl Gemm<'_> {
     /// # Panics
     /// If a dimension reaches past its slice, or an epilogue is asked for on an incomplete sum: bugs in unisono.
     pub fn run(&self, tile: usize, scratch: &mut Scratch) {
+        self.run_with(tile, scratch, has_bf16_instruction());
+    }
+
+    /// [`Gemm::run`], with the instruction for bf16 or without it; only for CPUs that have it, if with.
+    fn run_with(&self, tile: usize, scratch: &mut Scratch, bf16_instruction: bool) {
         self.check(tile);
         let isa = simd::checked(scratch.isa());
         // SAFETY: the CPU has the instruction set, and `check` compared every extent with its slice; tiles are disjoint.
         unsafe {
-            match isa {
-                #[cfg(target_arch = "x86_64")]
-                Isa::Avx512 => drive::tile::<simd::Avx512>(self, tile, scratch),
-                #[cfg(target_arch = "x86_64")]
-                Isa::Avx2 => drive::tile::<simd::Avx2>(self, tile, scratch),
-                _ => drive::tile::<simd::Portable>(self, tile, scratch),
+            match (self.a.data, self.b.data) {
+                (Floats::F32(_), Floats::F32(_)) => match isa {
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx512 => drive::tile::<simd::Avx512, Single>(self, tile, scratch),
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx2 => drive::tile::<simd::Avx2, Single>(self, tile, scratch),
+                    _ => drive::tile::<simd::Portable, Single>(self, tile, scratch),
+                },
+                (Floats::Bf16(_), Floats::Bf16(_)) => match isa {
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx512 if bf16_instruction => drive::tile::<simd::Avx512, Instruction>(self, tile, scratch),
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx512 => drive::tile::<simd::Avx512, Emulated>(self, tile, scratch),
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx2 => drive::tile::<simd::Avx2, Emulated>(self, tile, scratch),
+                    _ => drive::tile::<simd::Portable, Emulated>(self, tile, scratch),
+                },
+                _ => mixed("a product"),
             }
         }
     }
@@ -133,6 +176,22 @@ impl Gemm<'_> {
     /// Whether an epilogue follows the sum.
     fn has_epilogue(&self) -> bool {
         self.bias.is_some() || self.pre.is_some() || self.activation != Activation::None
+    }
+
+    /// Whether C takes the sums as they are.
+    fn stores_sums(&self) -> bool {
+        matches!(self.c, OutFloats::F32(_)) && !self.has_epilogue()
+    }
+
+    /// C's slots.
+    ///
+    /// # Panics
+    /// If C is bf16, which has none: excluded by `check`.
+    fn sums(&self) -> *mut f32 {
+        match self.c {
+            OutFloats::F32(c) => c.as_ptr(),
+            OutFloats::Bf16(_) => panic!("bug in unisono: stack slots of bf16"),
+        }
     }
 
     fn check(&self, tile: usize) {
@@ -202,9 +261,34 @@ impl Gemm<'_> {
             "bug in unisono: a bias or an activation on a sum that is not complete (units {open}..{to} of {})",
             units.count
         );
+        let bf16 = matches!(self.c, OutFloats::Bf16(_));
+        assert!(
+            self.pre.is_none_or(|pre| matches!(pre, OutFloats::Bf16(_)) == bf16),
+            "bug in unisono: a product and its pre-activation of two kinds"
+        );
+        assert!(
+            !bf16 || (matches!(self.a.data, Floats::Bf16(_)) && from == 0 && 0 < to && to == units.count),
+            "bug in unisono: bf16 for what is no complete sum of bf16 factors (units {open}, {from}..{to} of {})",
+            units.count
+        );
     }
 }
 
-#[cfg(test)]
+/// How products of bf16 are computed on this CPU, for headers: `avx512_bf16` or `emulated`. The bits are the same.
+pub fn bf16_instruction() -> &'static str {
+    if has_bf16_instruction() {
+        "avx512_bf16"
+    } else {
+        "emulated"
+    }
+}
+
+fn has_bf16_instruction() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("avx512bf16") && Isa::detect() == Isa::Avx512;
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
 #[cfg(test)]
 mod tests;

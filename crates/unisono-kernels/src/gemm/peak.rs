@@ -1,7 +1,9 @@
 //! The multiply-add rate that this machine reaches with no memory traffic: what matrix products are measured against.
 
+use super::arithmetic::{Arithmetic, Emulated, Single};
+use super::kernel::{Kernel, Work};
 use crate::isa::Isa;
-use crate::simd::{LANES, Simd, dispatch};
+use crate::simd::{self, LANES, checked};
 use std::time::{Duration, Instant};
 
 /// Accumulators in flight: more than latency × units of any CPU, and registers enough for them.
@@ -9,27 +11,49 @@ const CHAINS: usize = 12;
 /// Rounds between looks at the clock.
 const ROUNDS: usize = 20_000;
 
-/// GFLOP/s (a multiply-add counts as 2) of `threads` threads that do nothing but fused multiply-adds on `isa` for about
-/// `seconds`: the median of many short stretches, so that other load on the machine disturbs little.
+/// GFLOP/s (a multiply-add counts as 2) of `threads` threads that do nothing but fused multiply-adds of f32 on `isa` for
+/// about `seconds`: the median of many short stretches, so that other load on the machine disturbs little.
 pub fn fma_peak(isa: Isa, threads: usize, seconds: f64) -> f64 {
+    peak(isa, threads, seconds, Kind::F32)
+}
+
+/// [`fma_peak`] of the products of bf16 pairs, by the instruction or the emulation.
+pub fn bf16_peak(isa: Isa, threads: usize, seconds: f64) -> f64 {
+    peak(isa, threads, seconds, Kind::Bf16)
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    F32,
+    Bf16,
+}
+
+fn peak(isa: Isa, threads: usize, seconds: f64, kind: Kind) -> f64 {
     let until = Instant::now() + Duration::from_secs_f64(seconds);
     let rates: Vec<f64> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
-            .map(|_| scope.spawn(move || one_thread(isa, until)))
+            .map(|_| scope.spawn(move || one_thread(isa, until, kind)))
             .collect();
         workers.into_iter().map(|w| w.join().unwrap_or(0.0)).collect()
     });
     rates.iter().sum()
 }
 
-fn one_thread(isa: Isa, until: Instant) -> f64 {
+fn one_thread(isa: Isa, until: Instant, kind: Kind) -> f64 {
+    let isa = checked(isa);
     let mut rates = Vec::new();
     loop {
         let start = Instant::now();
-        let sum = dispatch!(isa, stretch() -> f32);
+        // SAFETY: the CPU has the instruction set, and the instruction for bf16 where it is used.
+        let (sum, addends) = unsafe {
+            match kind {
+                Kind::F32 => (f32_stretch(isa), 1),
+                Kind::Bf16 => (bf16_stretch(isa), 2),
+            }
+        };
         let elapsed = start.elapsed().as_secs_f64();
         std::hint::black_box(sum);
-        rates.push((2 * LANES * CHAINS * ROUNDS) as f64 / elapsed / 1e9);
+        rates.push((2 * addends * LANES * CHAINS * ROUNDS) as f64 / elapsed / 1e9);
         if Instant::now() >= until {
             rates.sort_by(f64::total_cmp);
             return rates[rates.len() / 2];
@@ -37,15 +61,51 @@ fn one_thread(isa: Isa, until: Instant) -> f64 {
     }
 }
 
-#[inline(always)]
-fn stretch<S: Simd>(s: S) -> f32 {
-    let x = s.splat(std::hint::black_box(0.999));
-    let y = s.splat(std::hint::black_box(1e-3));
-    let mut acc = [s.zero(); CHAINS];
-    for _ in 0..ROUNDS {
-        for a in &mut acc {
-            *a = s.fma(*a, x, y);
+unsafe fn f32_stretch(isa: Isa) -> f32 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => simd::Avx512::call::<Single, _>(Stretch),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => simd::Avx2::call::<Single, _>(Stretch),
+            _ => simd::Portable::call::<Single, _>(Stretch),
         }
     }
-    acc.into_iter().map(|a| s.fold(a)).sum()
+}
+
+unsafe fn bf16_stretch(isa: Isa) -> f32 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 if super::has_bf16_instruction() => simd::Avx512::call::<super::Instruction, _>(Stretch),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => simd::Avx512::call::<Emulated, _>(Stretch),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => simd::Avx2::call::<Emulated, _>(Stretch),
+            _ => simd::Portable::call::<Emulated, _>(Stretch),
+        }
+    }
+}
+
+/// Nothing but steps.
+struct Stretch;
+
+impl<K: Kernel, A: Arithmetic<K>> Work<K, A> for Stretch {
+    type Result = f32;
+
+    #[inline(always)]
+    unsafe fn run(self, s: K) -> f32 {
+        // As words: 0.999 and 0.001 of f32, and pairs of about such numbers of bf16.
+        let x = s.from_bits(s.splat_u(std::hint::black_box(0x3f7f_be77)));
+        let y = s.from_bits(s.splat_u(std::hint::black_box(0x3a83_3a83)));
+        let mut acc = [s.zero(); CHAINS];
+        for _ in 0..ROUNDS {
+            for a in &mut acc {
+                *a = A::dot(s, x, y, *a);
+            }
+        }
+        acc.into_iter().map(|a| s.fold(a)).sum()
+    }
 }

@@ -1,6 +1,7 @@
 //! The micro-kernel and packing in plain Rust: 4 × 16 register tiles.
 
-use super::kernel::{Kernel, Micro, body, pack_any};
+use super::arithmetic::Arithmetic;
+use super::kernel::{Kernel, Micro, RegisterTile, Work, pack_words};
 use crate::simd::Portable;
 
 impl Kernel for Portable {
@@ -8,27 +9,26 @@ impl Kernel for Portable {
     const V: usize = 1;
     const KC: usize = 512;
 
-    unsafe fn micro(micro: &Micro, rows: usize, _vectors: usize) {
-        let s = Portable::new();
+    unsafe fn call<A: Arithmetic<Self>, W: Work<Self, A>>(work: W) -> W::Result {
+        // SAFETY: the caller's promise.
+        unsafe { work.run(Portable::new()) }
+    }
+
+    unsafe fn micro<A: Arithmetic<Self>>(micro: &Micro, rows: usize, _vectors: usize) {
         // SAFETY: the caller's promise.
         unsafe {
             match rows {
-                1 => body::<Portable, 1, 1>(s, micro),
-                2 => body::<Portable, 2, 1>(s, micro),
-                3 => body::<Portable, 3, 1>(s, micro),
-                _ => body::<Portable, 4, 1>(s, micro),
+                1 => Portable::call::<A, _>(RegisterTile::<1, 1>(micro)),
+                2 => Portable::call::<A, _>(RegisterTile::<2, 1>(micro)),
+                3 => Portable::call::<A, _>(RegisterTile::<3, 1>(micro)),
+                _ => Portable::call::<A, _>(RegisterTile::<4, 1>(micro)),
             }
         }
     }
 
-    unsafe fn pack_outputs(src: *const f32, stride: usize, outs: usize, k: usize, dst: *mut f32, width: usize) {
+    unsafe fn pack_steps(src: *const u8, stride: usize, outs: usize, k: usize, dst: *mut f32, width: usize) {
         // SAFETY: the caller's promise.
-        unsafe { pack_any(src, (1, stride), outs, k, dst, width) }
-    }
-
-    unsafe fn pack_steps(src: *const f32, stride: usize, outs: usize, k: usize, dst: *mut f32, width: usize) {
-        // SAFETY: the caller's promise.
-        unsafe { pack_any(src, (stride, 1), outs, k, dst, width) }
+        unsafe { pack_words(src, stride, outs, k, dst, width) }
     }
 
     #[inline(always)]
@@ -37,5 +37,5 @@ impl Kernel for Portable {
     }
 
     #[inline(always)]
-    fn prefetch(_p: *const f32) {}
+    fn prefetch<T>(_p: *const T) {}
 }

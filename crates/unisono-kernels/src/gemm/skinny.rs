@@ -4,13 +4,13 @@
 //! (a weight `[n, k]` used transposed), small squares are transposed on the way.
 
 use super::Gemm;
+use super::arithmetic::Arithmetic;
 use super::epilogue::{Finish, finish};
 use super::feed::Side;
-use super::kernel::Kernel;
-use crate::isa::Isa;
+use super::kernel::{Kernel, Work, pack_any};
 use crate::order::Tree;
 use crate::scratch::Scratch;
-use crate::simd::{LANES, Simd, dispatch};
+use crate::simd::LANES;
 
 /// Most rows of A.
 pub(super) const ROWS: usize = 8;
@@ -28,16 +28,18 @@ pub(super) fn suits(g: &Gemm) -> bool {
     g.m <= ROWS && (g.b.col_stride == 1 || g.b.row_stride == 1)
 }
 
-/// A part of a leaf for one strip: `sums[i, j] = fma(a[p, i], b[p, j], sums[i, j])` for p = 0, 1, … `steps`.
+/// A part of a leaf for one strip: `sums[i, j] = dot(a[p, i], b[p, j], sums[i, j])` for p = 0, 1, … `steps`.
 #[derive(Clone, Copy)]
 struct Part {
-    /// Steps of `rows` elements.
+    /// Steps of `rows` words.
     a: *const f32,
     rows: usize,
-    /// Steps `b_stride` apart.
-    b: *const f32,
+    /// Addends `b_stride` bytes apart (streamed), or packed steps of `b_stride` words (gathered).
+    b: *const u8,
     b_stride: usize,
     steps: usize,
+    /// The last step lacks its last addend.
+    odd: bool,
     /// Rows `sums_stride` apart.
     sums: *mut f32,
     sums_stride: usize,
@@ -48,12 +50,20 @@ struct Part {
 ///
 /// # Safety
 /// The CPU has K's instruction set, and the extents of `g` are inside its slices.
-pub(super) unsafe fn tile<K: Kernel>(g: &Gemm, batch: usize, col: usize, cols: usize, scratch: &mut Scratch) {
-    let (m, k) = (g.m, g.sum.addends());
+pub(super) unsafe fn tile<K: Kernel, A: Arithmetic<K>>(
+    g: &Gemm,
+    batch: usize,
+    col: usize,
+    cols: usize,
+    scratch: &mut Scratch,
+) {
+    let m = g.m;
     let wide = g.b.col_stride == 1;
     let width = if wide { WIDE } else { NARROW }.min(cols.next_multiple_of(LANES));
     let units = g.sum.units;
-    let (leaf, per_unit) = (units.leaf(), units.leaves_per_unit());
+    let (addends, per_unit) = (units.leaf(), units.leaves_per_unit());
+    // From here on in steps.
+    let leaf = addends.div_ceil(A::ADDENDS);
     let tree = Tree::over_leaves(units);
     let (open, from, to) = (g.sum.open * per_unit, g.sum.from * per_unit, g.sum.to * per_unit);
     let depth_before = g.sum.slots_before();
@@ -66,6 +76,7 @@ pub(super) unsafe fn tile<K: Kernel>(g: &Gemm, batch: usize, col: usize, cols: u
         deepest = deepest.max(depth + 1);
         depth = depth + 1 - merges_of(l);
     }
+    let k = (to - from) * leaf;
     let lens = [m * k, to - from, deepest * entry, CHUNK * NARROW + LANES].map(|len| len.next_multiple_of(LANES));
     let memory = scratch.floats(lens.iter().sum()).as_mut_ptr();
     let mut at = 0;
@@ -81,27 +92,15 @@ pub(super) unsafe fn tile<K: Kernel>(g: &Gemm, batch: usize, col: usize, cols: u
         for l in from..to {
             *merges.add(l - from) = merges_of(l) as u32;
         }
-        let side = Side {
-            src: g.a.data.as_ptr().wrapping_add(batch * g.a_batch),
-            out: g.a.row_stride,
-            step: g.a.col_stride,
-        };
-        for p in 0..k {
-            for i in 0..m {
-                *a.add(p * m + i) = *side.at(i, p).src;
-            }
-        }
-        let b = Side {
-            src: g.b.data.as_ptr().wrapping_add(batch * g.b_batch),
-            out: g.b.col_stride,
-            step: g.b.row_stride,
-        };
+        let side = Side::new::<K, A>(g.a.data, batch * g.a_batch, g.a.row_stride, g.a.col_stride, addends);
+        pack_any(&side, m, k, a, m);
+        let b = Side::new::<K, A>(g.b.data, batch * g.b_batch, g.b.col_stride, g.b.row_stride, addends);
         for j in (col..col + cols).step_by(width) {
             let strip = width.min(col + cols - j);
             let c = batch * g.c_batch + j;
             for slot in 0..depth_before {
                 for i in 0..m {
-                    let from = g.c.as_ptr().add(c + slot * g.slot + i * g.c_row);
+                    let from = g.sums().add(c + slot * g.slot + i * g.c_row);
                     std::ptr::copy_nonoverlapping(from, stack.add(slot * entry + i * width), strip);
                 }
             }
@@ -112,15 +111,16 @@ pub(super) unsafe fn tile<K: Kernel>(g: &Gemm, batch: usize, col: usize, cols: u
                 let part = Part {
                     a: a.add(l * leaf * m),
                     rows: m,
-                    b: b.at(j, l * leaf).src,
-                    b_stride: g.b.row_stride,
+                    b: b.at(j, l * leaf).address(0),
+                    b_stride: b.addend,
                     steps: leaf,
+                    odd: !addends.is_multiple_of(A::ADDENDS),
                     sums,
                     sums_stride: width,
                     cols: strip,
                 };
                 if wide {
-                    stream_on(K::ISA, part);
+                    K::call::<A, _>(Stream(part));
                 } else {
                     // What comes next: the same rows' next leaf, or the next strip.
                     let last = l + 1 == to - from;
@@ -129,7 +129,7 @@ pub(super) unsafe fn tile<K: Kernel>(g: &Gemm, batch: usize, col: usize, cols: u
                     } else {
                         b.at(j, (l + 1) * leaf)
                     };
-                    transposed::<K>(part, b.at(j, l * leaf), next, panel);
+                    transposed::<K, A>(part, b.at(j, l * leaf), next, panel);
                 }
                 depth += 1;
                 for _ in 0..*merges.add(l) {
@@ -159,8 +159,8 @@ unsafe fn write<K: Kernel>(g: &Gemm, stack: *mut f32, depth: usize, width: usize
         for slot in 0..depth {
             let newest = slot + 1 == depth;
             let from = stack.add(slot * g.m * width);
-            let to = g.c.as_ptr().add(c + slot * g.slot);
-            if !newest || !g.has_epilogue() {
+            if !newest || g.stores_sums() {
+                let to = g.sums().add(c + slot * g.slot);
                 for i in 0..g.m {
                     std::ptr::copy_nonoverlapping(from.add(i * width), to.add(i * g.c_row), cols);
                 }
@@ -168,24 +168,14 @@ unsafe fn write<K: Kernel>(g: &Gemm, stack: *mut f32, depth: usize, width: usize
             }
             finish(
                 K::ISA,
-                Finish {
-                    from,
-                    from_stride: width,
-                    to,
-                    pre: g.pre.map_or(std::ptr::null_mut(), |pre| pre.as_ptr().add(c)),
-                    to_stride: g.c_row,
-                    bias: g.bias.map_or(std::ptr::null(), |b| b.as_ptr().add(j)),
-                    activation: g.activation,
-                    rows: g.m,
-                    cols,
-                },
+                Finish::of(g, (from.cast_const(), width), c + slot * g.slot, j, (g.m, cols)),
             );
         }
     }
 }
 
 /// A part whose B has contiguous rows: squares are transposed into `panel` first; `next` is what is read after this part.
-unsafe fn transposed<K: Kernel>(part: Part, b: Side, next: Side, panel: *mut f32) {
+unsafe fn transposed<K: Kernel, A: Arithmetic<K>>(part: Part, b: Side, next: Side, panel: *mut f32) {
     let mut p = 0;
     while p < part.steps {
         let steps = (part.steps - p).min(CHUNK);
@@ -197,73 +187,78 @@ unsafe fn transposed<K: Kernel>(part: Part, b: Side, next: Side, panel: *mut f32
         ahead.prefetch::<K>(NARROW, CHUNK.min(part.steps));
         let width = part.cols.next_multiple_of(LANES);
         // SAFETY: the caller's promise; the panel has room for a chunk.
-        unsafe { b.at(0, p).pack::<K>(part.cols, steps, panel, width) };
+        unsafe { b.at(0, p).pack::<K, A>(part.cols, steps, panel, width) };
         let part = Part {
             a: part.a.wrapping_add(p * part.rows),
-            b: panel,
+            b: panel.cast_const().cast(),
             b_stride: width,
             steps,
             // The panel's columns that are not there are +0, and the sums have room for them.
             cols: width,
             ..part
         };
-        gather_on(K::ISA, part);
+        // SAFETY: as above.
+        unsafe { K::call::<A, _>(Gather(part)) };
         p += steps;
     }
 }
 
-fn stream_on(isa: Isa, part: Part) {
-    dispatch!(isa, stream(part: Part));
-}
+/// A part whose columns of B are contiguous.
+struct Stream(Part);
 
-fn gather_on(isa: Isa, part: Part) {
-    dispatch!(isa, gather(part: Part));
-}
+impl<K: Kernel, A: Arithmetic<K>> Work<K, A> for Stream {
+    type Result = ();
 
-#[inline(always)]
-fn stream<S: Simd>(s: S, part: Part) {
-    match part.rows {
-        1 => stream_rows::<S, 1>(s, part),
-        2 => stream_rows::<S, 2>(s, part),
-        3 => stream_rows::<S, 3>(s, part),
-        4 => stream_rows::<S, 4>(s, part),
-        5 => stream_rows::<S, 5>(s, part),
-        6 => stream_rows::<S, 6>(s, part),
-        7 => stream_rows::<S, 7>(s, part),
-        _ => stream_rows::<S, 8>(s, part),
+    #[inline(always)]
+    unsafe fn run(self, s: K) {
+        match self.0.rows {
+            1 => stream_rows::<K, A, 1>(s, self.0),
+            2 => stream_rows::<K, A, 2>(s, self.0),
+            3 => stream_rows::<K, A, 3>(s, self.0),
+            4 => stream_rows::<K, A, 4>(s, self.0),
+            5 => stream_rows::<K, A, 5>(s, self.0),
+            6 => stream_rows::<K, A, 6>(s, self.0),
+            7 => stream_rows::<K, A, 7>(s, self.0),
+            _ => stream_rows::<K, A, 8>(s, self.0),
+        }
     }
 }
 
-/// Reads [`DEPTH`] rows of B side by side, along the strip.
+/// Reads [`DEPTH`] steps of B side by side, along the strip.
 #[inline(always)]
-fn stream_rows<S: Simd, const M: usize>(s: S, part: Part) {
+fn stream_rows<K: Kernel, A: Arithmetic<K>, const M: usize>(s: K, part: Part) {
+    let size = size_of::<A::Element>();
+    let step = part.b_stride * A::ADDENDS;
     let mut p = 0;
     while p < part.steps {
         let deep = (part.steps - p).min(DEPTH);
         let a = part.a.wrapping_add(p * M);
-        let b = part.b.wrapping_add(p * part.b_stride);
+        let b = part.b.wrapping_add(p * step);
+        let lacking = part.odd && p + deep == part.steps;
         let mut j = 0;
         while j < part.cols {
             let n = (part.cols - j).min(LANES);
             // SAFETY: `n` columns from `j` on are inside the strip; the sums' rows are padded to whole vectors.
             unsafe {
                 let sums = part.sums.add(j);
+                let b = b.add(j * size);
                 let mut acc = [s.zero(); M];
                 for (i, acc) in acc.iter_mut().enumerate() {
                     *acc = s.load(sums.add(i * part.sums_stride));
                 }
-                if deep == DEPTH && n == LANES {
+                if deep == DEPTH && n == LANES && !lacking {
                     for u in 0..DEPTH {
-                        let row = s.load(b.add(u * part.b_stride + j));
+                        let row = A::load(s, b.add(u * step), part.b_stride);
                         for (i, acc) in acc.iter_mut().enumerate() {
-                            *acc = s.fma(s.splat(*a.add(u * M + i)), row, *acc);
+                            *acc = A::dot(s, s.splat(*a.add(u * M + i)), row, *acc);
                         }
                     }
                 } else {
                     for u in 0..deep {
-                        let row = s.load_partial(b.add(u * part.b_stride + j), n);
+                        let addends = if lacking && u + 1 == deep { 1 } else { A::ADDENDS };
+                        let row = A::load_partial(s, b.add(u * step), part.b_stride, n, addends);
                         for (i, acc) in acc.iter_mut().enumerate() {
-                            *acc = s.fma(s.splat(*a.add(u * M + i)), row, *acc);
+                            *acc = A::dot(s, s.splat(*a.add(u * M + i)), row, *acc);
                         }
                     }
                 }
@@ -277,23 +272,31 @@ fn stream_rows<S: Simd, const M: usize>(s: S, part: Part) {
     }
 }
 
-#[inline(always)]
-fn gather<S: Simd>(s: S, part: Part) {
-    match part.rows {
-        1 => gather_rows::<S, 1>(s, part),
-        2 => gather_rows::<S, 2>(s, part),
-        3 => gather_rows::<S, 3>(s, part),
-        4 => gather_rows::<S, 4>(s, part),
-        5 => gather_rows::<S, 5>(s, part),
-        6 => gather_rows::<S, 6>(s, part),
-        7 => gather_rows::<S, 7>(s, part),
-        _ => gather_rows::<S, 8>(s, part),
+/// A part whose B is a packed panel.
+struct Gather(Part);
+
+impl<K: Kernel, A: Arithmetic<K>> Work<K, A> for Gather {
+    type Result = ();
+
+    #[inline(always)]
+    unsafe fn run(self, s: K) {
+        match self.0.rows {
+            1 => gather_rows::<K, A, 1>(s, self.0),
+            2 => gather_rows::<K, A, 2>(s, self.0),
+            3 => gather_rows::<K, A, 3>(s, self.0),
+            4 => gather_rows::<K, A, 4>(s, self.0),
+            5 => gather_rows::<K, A, 5>(s, self.0),
+            6 => gather_rows::<K, A, 6>(s, self.0),
+            7 => gather_rows::<K, A, 7>(s, self.0),
+            _ => gather_rows::<K, A, 8>(s, self.0),
+        }
     }
 }
 
 /// A panel in the first-level cache, the sums of one vector of columns in registers.
 #[inline(always)]
-fn gather_rows<S: Simd, const M: usize>(s: S, part: Part) {
+fn gather_rows<K: Kernel, A: Arithmetic<K>, const M: usize>(s: K, part: Part) {
+    let b = part.b.cast::<f32>();
     for j in (0..part.cols).step_by(LANES) {
         // SAFETY: whole vectors of panel and sums.
         unsafe {
@@ -303,9 +306,9 @@ fn gather_rows<S: Simd, const M: usize>(s: S, part: Part) {
                 *acc = s.load(sums.add(i * part.sums_stride));
             }
             for p in 0..part.steps {
-                let row = s.load(part.b.add(p * part.b_stride + j));
+                let row = s.load(b.add(p * part.b_stride + j));
                 for (i, acc) in acc.iter_mut().enumerate() {
-                    *acc = s.fma(s.splat(*part.a.add(p * M + i)), row, *acc);
+                    *acc = A::dot(s, s.splat(*part.a.add(p * M + i)), row, *acc);
                 }
             }
             for (i, acc) in acc.iter().enumerate() {

@@ -19,6 +19,17 @@ impl Avx512 {
     }
 }
 
+/// Half-words 0, 32 (the second operand's 0), 1, 33, …
+const IN_TURN: [u16; 32] = {
+    let mut from = [0; 32];
+    let mut i = 0;
+    while i < 32 {
+        from[i] = (i / 2 + i % 2 * 32) as u16;
+        i += 1;
+    }
+    from
+};
+
 /// An expression of intrinsics without memory access.
 macro_rules! op {
     ($e:expr) => {
@@ -72,6 +83,15 @@ impl Simd for Avx512 {
     unsafe fn load_u16_partial(self, p: *const u16, n: usize) -> __m512i {
         // SAFETY: half-words that the mask leaves out are not read.
         unsafe { _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(self.first(n), p.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn load_u16_pairs(self, low: *const u16, high: *const u16) -> __m512i {
+        // SAFETY: as for `load_u16`; half-words 0–15 of both are picked in turn, those above are not.
+        unsafe {
+            let low = _mm512_castsi256_si512(_mm256_loadu_si256(low.cast()));
+            let high = _mm512_castsi256_si512(_mm256_loadu_si256(high.cast()));
+            _mm512_permutex2var_epi16(low, _mm512_loadu_si512(IN_TURN.as_ptr().cast()), high)
+        }
     }
     #[inline(always)]
     unsafe fn store_u16(self, p: *mut u16, v: __m512i) {

@@ -87,6 +87,15 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// # Safety
     /// `p` must be valid for reading `n` half-words.
     unsafe fn load_u16_partial(self, p: *const u16, n: usize) -> Self::U;
+    /// Reads 16 half-words into the low halves of the lanes and 16 into the high halves.
+    ///
+    /// # Safety
+    /// `low` and `high` must be valid for reading 16 half-words each.
+    #[inline(always)]
+    unsafe fn load_u16_pairs(self, low: *const u16, high: *const u16) -> Self::U {
+        // SAFETY: the caller's promise.
+        unsafe { self.or_u(self.load_u16(low), self.shl_u(self.load_u16(high), 16)) }
+    }
     /// Writes the low halves of 16 lanes.
     ///
     /// # Safety

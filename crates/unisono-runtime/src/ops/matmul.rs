@@ -4,6 +4,7 @@ use super::SumShare;
 use crate::buffer::BufferRef;
 use crate::command::{Cost, Op};
 use crate::place::Place;
+use unisono_kernels::element::{Floats, OutFloats};
 use unisono_kernels::gemm::{Activation, Gemm, Mat};
 use unisono_kernels::order::Share;
 use unisono_kernels::out::Out;
@@ -54,11 +55,12 @@ pub struct MatMul {
     pub m: usize,
     /// Columns of the result.
     pub n: usize,
-    /// Left factor, m × k.
+    /// Left factor, m × k, of the same kind of numbers as the right one.
     pub a: Matrix,
     /// Right factor, k × n.
     pub b: Matrix,
-    /// Result, rows of `n` contiguous columns; `slots` of them `slot` elements apart where the sum is not complete.
+    /// Result, rows of `n` contiguous columns; `slots` of them `slot` elements apart where the sum is not complete. Of bf16
+    /// factors the complete sum may be bf16.
     pub to: BufferRef,
     /// Elements from one product's result to the next.
     pub to_batch: usize,
@@ -70,7 +72,7 @@ pub struct MatMul {
     pub bias: Option<BufferRef>,
     /// Applied after the bias.
     pub activation: Activation,
-    /// Where the values before the activation go.
+    /// Where the values before the activation go, of the result's kind.
     pub pre: Option<BufferRef>,
 }
 
@@ -78,7 +80,7 @@ impl MatMul {
     /// The kernel's arguments without memory: enough to count tiles.
     fn bare<'a>(&self, sum: Share) -> Gemm<'a> {
         let mat = |m: &Matrix| Mat {
-            data: &[],
+            data: Floats::F32(&[]),
             row_stride: m.row,
             col_stride: m.col,
         };
@@ -91,7 +93,7 @@ impl MatMul {
             n: self.n,
             a: mat(&self.a),
             b: mat(&self.b),
-            c: Out::new(&mut []),
+            c: OutFloats::F32(Out::new(&mut [])),
             c_row: self.n,
             slot: self.slot,
             sum,
@@ -103,16 +105,16 @@ impl MatMul {
 
     fn gemm<'a>(&self, place: &Place<'a>, sum: Share) -> Gemm<'a> {
         let mat = |m: &Matrix| Mat {
-            data: place.f32(m.buffer),
+            data: place.floats(m.buffer),
             row_stride: m.row,
             col_stride: m.col,
         };
         Gemm {
             a: mat(&self.a),
             b: mat(&self.b),
-            c: place.out(self.to),
+            c: place.out_floats(self.to),
             bias: self.bias.map(|bias| place.f32(bias)),
-            pre: self.pre.map(|pre| place.out(pre)),
+            pre: self.pre.map(|pre| place.out_floats(pre)),
             ..self.bare(sum)
         }
     }
@@ -139,9 +141,11 @@ impl Op for MatMul {
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
         let (m, n, k) = (self.m as u64, self.n as u64, self.sum.addends() as u64);
+        let bytes = |buffer: BufferRef, elements: u64| buffer.dtype.bytes() as u64 * elements;
         Cost {
             flops: 2 * self.batch as u64 * m * n * k,
-            bytes: 4 * self.batch as u64 * (m * k + k * n + m * n),
+            bytes: self.batch as u64
+                * (bytes(self.a.buffer, m * k) + bytes(self.b.buffer, k * n) + bytes(self.to, m * n)),
             link_bytes: 0,
         }
     }

@@ -1,0 +1,127 @@
+//! What follows the sums, and what C takes.
+
+use super::*;
+
+#[test]
+fn epilogues() {
+    use crate::elementwise::{gelu_erf, gelu_tanh, relu, silu};
+    use crate::simd::{Portable, Simd};
+    // The twin: the sum, + bias, [kept], then the activation of one number, each rounded where C is bf16.
+    let apply = |activation: Activation, x: f32| {
+        let s = Portable::new();
+        let x = s.splat(x);
+        s.to_array(match activation {
+            Activation::None => x,
+            Activation::Relu => relu(s, x),
+            Activation::Gelu => gelu_erf(s, x),
+            Activation::GeluTanh => gelu_tanh(s, x),
+            Activation::Silu => silu(s, x),
+        })[0]
+    };
+    let all = [
+        Activation::None,
+        Activation::Relu,
+        Activation::Gelu,
+        Activation::GeluTanh,
+        Activation::Silu,
+    ];
+    for (m, n) in [(3, 50), (25, 64), (13, 7)] {
+        for activation in all {
+            for (with_bias, with_pre) in [(false, false), (true, false), (true, true), (false, true)] {
+                for kind in [Kind::F32, Kind::Bf16] {
+                    let mut case = whole(m, n, Units { count: 3, len: 70 }, (Layout::Rows, Layout::Cols));
+                    case.pad = 2;
+                    let o = operands(&case);
+                    let mut sums = o.c.clone();
+                    let mut unused = o.c.clone();
+                    twin(&o.gemm(&case, kind, Out::new(&mut unused).into()), kind, &mut sums);
+                    let (mut want, mut want_pre) = (o.c.clone(), o.c.clone());
+                    for i in 0..m {
+                        for j in 0..n {
+                            let at = i * o.c_row + j;
+                            let x = if with_bias { sums[at] + o.bias[j] } else { sums[at] };
+                            want[at] = apply(activation, x);
+                            want_pre[at] = x;
+                        }
+                    }
+                    for way in ways(kind) {
+                        let what = format!("{activation:?}, bias {with_bias}, pre {with_pre}, {kind:?} by {way:?}");
+                        let (mut got, mut got_pre) = (o.c.clone(), o.c.clone());
+                        let mut g = o.gemm(&case, kind, Out::new(&mut got).into());
+                        g.bias = with_bias.then_some(&o.bias);
+                        g.pre = with_pre.then(|| Out::new(&mut got_pre).into());
+                        g.activation = activation;
+                        run(&g, way);
+                        assert_same(&got, &want, &what);
+                        if with_pre {
+                            assert_same(&got_pre, &want_pre, &what);
+                        }
+                        if kind == Kind::F32 {
+                            continue;
+                        }
+                        let (mut got, mut got_pre) = (rounded(&o.c), rounded(&o.c));
+                        let mut g = o.gemm(&case, kind, Out::new(&mut got).into());
+                        g.bias = with_bias.then_some(&o.bias);
+                        g.pre = with_pre.then(|| Out::new(&mut got_pre).into());
+                        g.activation = activation;
+                        run(&g, way);
+                        assert_eq!(got, rounded(&want), "{what}, C bf16");
+                        if with_pre {
+                            assert_eq!(got_pre, rounded(&want_pre), "{what}, C bf16");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "bug in unisono: a bias or an activation on a sum that is not complete")]
+fn no_epilogue_on_a_part() {
+    let mut case = whole(2, 2, Units { count: 3, len: 4 }, (Layout::Rows, Layout::Rows));
+    case.share.to = 2;
+    let o = operands(&case);
+    let mut c = o.c.clone();
+    let mut g = o.gemm(&case, Kind::F32, Out::new(&mut c).into());
+    g.activation = Activation::Relu;
+    g.run(0, &mut Scratch::new(Isa::Portable));
+}
+
+#[test]
+#[should_panic(expected = "bug in unisono: bf16 for what is no complete sum of bf16 factors")]
+fn no_part_of_a_sum_in_bf16() {
+    let mut case = whole(2, 2, Units { count: 3, len: 4 }, (Layout::Rows, Layout::Rows));
+    case.share.to = 2;
+    let o = operands(&case);
+    let mut c = rounded(&o.c);
+    o.gemm(&case, Kind::Bf16, Out::new(&mut c).into())
+        .run(0, &mut Scratch::new(Isa::Portable));
+}
+
+#[test]
+#[should_panic(expected = "bug in unisono: a product was given f32 and bf16 arrays")]
+fn no_factors_of_two_kinds() {
+    let case = whole(2, 2, Units::whole(4), (Layout::Rows, Layout::Rows));
+    let o = operands(&case);
+    let mut c = o.c.clone();
+    let mut g = o.gemm(&case, Kind::Bf16, Out::new(&mut c).into());
+    g.b.data = o.b.floats(Kind::F32);
+    g.run(0, &mut Scratch::new(Isa::Portable));
+}
+
+#[test]
+fn signs_of_zero() {
+    // Products that underflow to −0 leave a running sum of −0; stored it must be +0.
+    let case = whole(1, 1, Units::whole(64), (Layout::Rows, Layout::Rows));
+    let mut o = operands(&case);
+    o.a = Factor::new(vec![-1e-30; 64]);
+    o.b = Factor::new(vec![1e-30; 64]);
+    for kind in [Kind::F32, Kind::Bf16] {
+        for way in ways(kind) {
+            let mut c = [1.0f32; 1];
+            run(&o.gemm(&case, kind, Out::new(&mut c).into()), way);
+            assert_eq!(c[0].to_bits(), 0);
+        }
+    }
+}
