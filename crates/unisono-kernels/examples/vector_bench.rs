@@ -3,8 +3,10 @@
 
 use std::hint::black_box;
 use std::time::Instant;
+use unisono_kernels::cast::cast;
 use unisono_kernels::cross_entropy;
 use unisono_kernels::dropout::dropout;
+use unisono_kernels::element::Bf16;
 use unisono_kernels::elementwise::{Binary, Unary, binary, unary, unary_grad};
 use unisono_kernels::isa::Isa;
 use unisono_kernels::norm::{layer_norm, layer_norm_grad, norm_param_grad, rms_norm};
@@ -13,6 +15,7 @@ use unisono_kernels::order::{Share, Units};
 use unisono_kernels::out::Out;
 use unisono_kernels::philox::Stream;
 use unisono_kernels::random::{fill_normal_on, fill_uniform_on};
+use unisono_kernels::reduce::column_sums;
 use unisono_kernels::scratch::Scratch;
 use unisono_kernels::softmax::{softmax, softmax_grad};
 
@@ -119,6 +122,20 @@ fn main() {
                 &mut scratch,
             );
         });
+        time("column_sums", n, 4, || {
+            column_sums(
+                isa,
+                &share,
+                &dy,
+                cols,
+                0,
+                cols,
+                Out::new(&mut dbeta),
+                cols,
+                &mut scratch,
+            );
+        });
+        bf16(isa, &x, cols, (&gamma, &beta), (&mut mean, &mut rstd));
         time("softmax", n, 8, || softmax(isa, &x, cols, units, &mut y));
         time("softmax_grad", n, 12, || {
             softmax_grad(isa, &x, &dy, cols, units, &mut y)
@@ -149,5 +166,69 @@ fn main() {
         };
         let (mut p, mut m, mut v) = (x.clone(), vec![0.0f32; n], vec![0.0f32; n]);
         time("adamw", n, 28, || adamw(isa, &hyper, &mut p, &mut m, &mut v, &dy, None));
+        let mut copy = vec![Bf16::default(); n];
+        time("adamw, copy in bf16", n, 30, || {
+            adamw(isa, &hyper, &mut p, &mut m, &mut v, &dy, Some(&mut copy))
+        });
     }
+}
+
+/// The kernels of a block's activations on bf16.
+fn bf16(isa: Isa, x: &[f32], cols: usize, affine: (&[f32], &[f32]), statistics: (&mut [f32], &mut [f32])) {
+    let (n, rows, units) = (x.len(), x.len() / cols, Units::whole(cols));
+    let (gamma, beta) = (Some(affine.0), Some(affine.1));
+    let (mean, rstd) = statistics;
+    let (mut half, mut y) = (vec![Bf16::default(); n], vec![Bf16::default(); n]);
+    let mut wide = vec![0.0f32; n];
+    time("round to bf16", n, 6, || cast(isa, x, &mut half));
+    time("widen bf16", n, 6, || cast(isa, &half, &mut wide));
+    time("add, bf16", n, 6, || binary(isa, Binary::Add, &half, &half, &mut y));
+    for op in [Unary::Relu, Unary::GeluTanh] {
+        time(&format!("{op:?}, bf16"), n, 4, || unary(isa, op, &half, &mut y));
+        time(&format!("{op:?} gradient, bf16"), n, 6, || {
+            unary_grad(isa, op, &half, &half, &mut y)
+        });
+    }
+    time("rms_norm, bf16", n, 4, || {
+        rms_norm(isa, &half, gamma, 1e-5, units, &mut y, rstd)
+    });
+    time("layer_norm, bf16", n, 4, || {
+        layer_norm(isa, &half, gamma, beta, 1e-5, units, &mut y, mean, rstd);
+    });
+    time("layer_norm_grad, bf16", n, 6, || {
+        layer_norm_grad(isa, &half, &half, gamma, mean, rstd, units, &mut y);
+    });
+    let share = Share::whole(Units::of(rows, 8));
+    let (mut sums, mut scratch) = (vec![0.0f32; cols], Scratch::new(isa));
+    time("column_sums, bf16", n, 2, || {
+        column_sums(
+            isa,
+            &share,
+            &half,
+            cols,
+            0,
+            cols,
+            Out::new(&mut sums),
+            cols,
+            &mut scratch,
+        );
+    });
+    time("norm_param_grad, bf16", n, 4, || {
+        let (gains, mean) = (Some(Out::new(&mut sums)), Some(&*mean));
+        norm_param_grad(
+            isa,
+            &share,
+            &half,
+            &half,
+            mean,
+            rstd,
+            cols,
+            0,
+            cols,
+            gains,
+            None,
+            cols,
+            &mut scratch,
+        );
+    });
 }
