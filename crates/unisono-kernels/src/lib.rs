@@ -6,6 +6,7 @@
 //! Every kernel has a slow twin in plain loops that states its order, and is compared with it bit by bit.
 
 pub mod attention;
+pub mod bandwidth;
 pub mod cast;
 pub mod combine;
 pub mod copy;
