@@ -116,8 +116,8 @@ def caption(result):
         f"Machine: {machine['cpu']}, {machine['cores']} cores ({features}), {machine.get('memory_gib', '?')} GiB, {machine['system']}; "
         f"both sides on {cores}{disturbed}.\n"
         f"{versions['unisono']}; {peers}; freed memory kept (MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184).\n"
-        "Medians of interleaved rounds, smallest and largest ratio in brackets; above 1× unisono is ahead. PyTorch is eager where nothing else is said, "
-        "and the better of its settings counts.\n"
+        "Medians of interleaved rounds, smallest and largest ratio in brackets; above 1× unisono is ahead. "
+        "PyTorch is eager where nothing else is said, and the better of its settings counts.\n"
         f"Made by `{result['command']}` on {result['date']} in {result['seconds']:.0f} s."
     )
 

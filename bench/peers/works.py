@@ -79,8 +79,11 @@ def mebibytes(value):
 # --- unisono -----------------------------------------------------------------------------------------------------------------------------
 
 
-def unisono(session, *arguments):
-    """The program's answer in JSON, and how it ran. Wrong input is `Unavailable`: the program does not know this yet."""
+def unisono(session, *arguments, may_refuse):
+    """The program's answer in JSON, and how it ran.
+
+    Where it refuses its input this is `Unavailable` if it `may_refuse`, because it may not know this yet, and else a failure.
+    """
     command = [session.unisono, *arguments, "--quiet", "--json"]
     finished = process.run(command)
     if finished.code == 2:
@@ -88,18 +91,18 @@ def unisono(session, *arguments):
             reason = "; ".join(json.loads(finished.stdout)["errors"])
         except (ValueError, KeyError):
             reason = finished.why()
-        raise Unavailable(f"unisono refuses: {reason}")
+        raise (Unavailable if may_refuse else UnisonoFailed)(f"unisono refuses: {reason}")
     if finished.code != 0:
         raise UnisonoFailed(f"unisono {arguments[0]}: {finished.why()}")
     return json.loads(finished.stdout), finished
 
 
-def train_unisono(session, shape, *options):
-    """Trains for some steps; the step's median time, the resident memory of the whole process, the plan."""
+def train_unisono(session, shape, *options, may_refuse=False):
+    """Trains for some steps, with options of `unisono train`; the step's median time, the resident memory of the whole process, the plan."""
     with tempfile.TemporaryDirectory(dir=session.scratch) as folder:
         arguments = ["train", "-c", ROOT / "configs" / shape.config, "--out", f"{folder}/run"]
         arguments += ["--set", f"training_config.max_steps={shape.steps}", "--workers", session.threads, *options]
-        answer, finished = unisono(session, *arguments)
+        answer, finished = unisono(session, *arguments, may_refuse=may_refuse)
         lines = pathlib.Path(folder, "run", "metrics.jsonl").read_text().splitlines()
     seconds = [json.loads(line)["seconds"]["total"] for line in lines]
     plan = answer["plan"]
@@ -119,7 +122,8 @@ def step_sample(shape, seconds, finished):
 def bench(session, kernel):
     """Rows of `unisono bench KERNEL`, each with its `dtype`."""
     repetitions = 3 if session.quick else 5
-    answer, _ = unisono(session, "bench", kernel, "--threads", session.threads, "--repetitions", repetitions)
+    arguments = ["bench", kernel, "--threads", session.threads, "--repetitions", repetitions]
+    answer, _ = unisono(session, *arguments, may_refuse=True)
     for row in answer["kernels"]:
         row.setdefault("dtype", "bf16" if "bf16" in row["kernel"] else "f32")
     return answer["kernels"]
@@ -173,7 +177,7 @@ def training(session, name, what, shape, dtype, compiled, memory):
     shape = shape.scaled(session.quick)
     options = [] if dtype == "f32" else ["--set", f"training_config.dtype={dtype}"]
     sides = {
-        "unisono": lambda: train_unisono(session, shape, *options),
+        "unisono": lambda: train_unisono(session, shape, *options, may_refuse=dtype != "f32"),
         "eager": lambda: train_torch(session, shape, dtype),
     }
     if compiled:
