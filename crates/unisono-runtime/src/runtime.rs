@@ -195,11 +195,20 @@ impl Runtime {
     /// [`RuntimeError::NoValues`] on the null backend (which accounts for the copy all the same), [`RuntimeError::NoDevice`],
     /// [`RuntimeError::CommandFailed`] if an earlier command failed.
     pub fn read_later(&self, from: BufferRef, device: usize) -> Result<Pending, RuntimeError> {
+        self.read_later_into(from, device, Vec::new())
+    }
+
+    /// The same into memory that the host has already, which [`Pending::wait`] gives back: what is read again and again
+    /// need not touch fresh memory each time. What `room` holds is lost.
+    ///
+    /// # Errors
+    /// As [`Runtime::read_later`].
+    pub fn read_later_into(&self, from: BufferRef, device: usize, room: Vec<f32>) -> Result<Pending, RuntimeError> {
         let devices = self.inner.mesh.num_devices();
         if device >= devices {
             return Err(RuntimeError::NoDevice { device, devices });
         }
-        let download = Download::new(from, device);
+        let download = Download::new(from, device, room);
         self.push(Queue::Transfer, Task::Download(download.clone()))?;
         if self.inner.backend == Backend::Null {
             return Err(RuntimeError::NoValues);

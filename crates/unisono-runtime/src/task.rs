@@ -147,12 +147,14 @@ pub struct Download {
 }
 
 impl Download {
-    /// A download of `from`, with room for the values.
-    pub(crate) fn new(from: BufferRef, device: usize) -> Download {
+    /// A download of `from` into `room`, which is made large enough.
+    pub(crate) fn new(from: BufferRef, device: usize, mut room: Vec<f32>) -> Download {
+        room.clear();
+        room.reserve_exact(from.len);
         Download {
             from,
             device,
-            values: Arc::new(Mutex::new(Vec::with_capacity(from.len))),
+            values: Arc::new(Mutex::new(room)),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::dataset::Validation;
 use crate::error::Result;
+use crate::shards::Asked;
 use crate::step::micro_batch;
 use serde::Serialize;
 use unisono_nn::Model;
@@ -28,7 +29,8 @@ impl Evaluation {
     }
 }
 
-/// The loss of `model` over validation batches of `sequences` sequences (a multiple of the data-parallel devices). One number a sequence is read, and they are summed in the order of the sequences.
+/// The loss of `model` over validation batches of `sequences` sequences (a multiple of the data-parallel devices). One number
+/// a sequence is read, while the next batch runs, and they are summed in the order of the sequences.
 ///
 /// # Errors
 /// Data that cannot be read, or a failed command.
@@ -43,18 +45,26 @@ pub fn evaluate(
     model.set_training(false);
     let rows = Rows::whole(sequences, device.axis("dp"));
     let (mut sum, mut targets) = (0.0f64, 0);
+    let mut add = |(losses, real): (Asked, usize)| -> Result<()> {
+        let losses = losses.wait()?;
+        let losses = losses.whole(&[sequences]);
+        sum += losses[..real].iter().map(|loss| f64::from(*loss)).sum::<f64>();
+        Ok(())
+    };
+    let mut pending = None;
     for index in 0..validation.num_batches() {
         let (data, real) = validation.batch(index)?;
         let losses = device.no_grad(|| {
             let (inputs, wanted) = micro_batch(device, &data, rows)?;
             Ok::<_, crate::TrainError>(model.losses(&inputs, &wanted, 1.0)?)
         })?;
-        sum += losses.to_vec()?[..real]
-            .iter()
-            .map(|loss| f64::from(*loss))
-            .sum::<f64>();
+        let losses = Asked::of(&losses, 0, &mut std::iter::empty())?;
         targets += data.num_targets;
+        if let Some(before) = pending.replace((losses, real)) {
+            add(before)?;
+        }
     }
+    pending.map_or(Ok(()), add)?;
     model.set_training(true);
     runtime.set_phase(Phase::Other);
     Ok(Evaluation {

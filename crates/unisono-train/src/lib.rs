@@ -12,6 +12,7 @@ pub mod metrics;
 pub mod model;
 pub mod plan;
 pub mod run;
+mod shards;
 pub mod step;
 
 pub use error::{Result, TrainError};

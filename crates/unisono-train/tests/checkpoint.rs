@@ -6,7 +6,7 @@ use checkpoint_support::{Run, adamw, bits, contents, names, open, tiny};
 use unisono_nn::Model;
 use unisono_nn::models::{Gpt, GptConfig};
 use unisono_nn::optimizers::{NoOp, Sgd, SgdConfig};
-use unisono_train::checkpoint::{Checkpoints, Holds, Keep, Snapshot, load, verify_replicas};
+use unisono_train::checkpoint::{Checkpoints, Holds, Keep, Live, load, verify_replicas};
 
 type Layout = (&'static [(&'static str, usize)], usize);
 
@@ -159,7 +159,7 @@ fn missing_optimizer_state_is_said() {
     let mut run = Run::new(&[], 1);
     run.train(1);
     let with_moments = load(&run.save(directory.path())).expect("it is good");
-    let snapshot = Snapshot {
+    let live = Live {
         state: &run.state,
         parameters: run.model.parameters(),
         optimizer: &NoOp,
@@ -168,7 +168,7 @@ fn missing_optimizer_state_is_said() {
     };
     let store = Checkpoints::new(directory.path().join("bare"));
     let keep = Keep { last: 1, best: false };
-    let bare = load(&store.save(&snapshot, keep).expect("it is saved").path).expect("it is good");
+    let bare = load(&store.save(&live, keep).expect("it is saved").path).expect("it is good");
     let restored = bare
         .restore(run.model.parameters(), run.optimizer.as_ref())
         .expect("it fits");

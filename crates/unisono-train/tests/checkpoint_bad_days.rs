@@ -6,7 +6,7 @@ use checkpoint_support::{Run, contents, names};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use unisono_train::checkpoint::{CheckpointError, Checkpoints, Cleaned, Keep, load};
+use unisono_train::checkpoint::{CheckpointError, Checkpoints, Cleaned, Keep, Writer, load};
 
 const PLAIN: Keep = Keep { last: 2, best: false };
 
@@ -216,31 +216,48 @@ fn rotation_keeps_the_last_and_the_best() {
     assert_eq!(text("latest"), "step-00000005\n");
 }
 
+/// How the child saves: at once, or behind the steps that follow.
+const WAYS: [&str; 2] = ["at once", "behind"];
+
 /// Saves checkpoints without end when the test starts this file's program again as a child; does nothing otherwise.
 #[test]
 fn child_that_saves() {
     let Some(directory) = std::env::var_os("UNISONO_TEST_SAVE_INTO") else {
         return;
     };
+    let behind = std::env::var("UNISONO_TEST_SAVE_WAY").is_ok_and(|way| way == WAYS[1]);
     let store = Checkpoints::new(directory);
     store.clean().expect("it is cleaned");
     let mut run = Run::new(&[("dp", 2)], 1);
     if let Ok(checkpoint) = store.newest() {
         let _ = run.restore(&checkpoint);
     }
+    let mut writer = Writer::new(store.clone());
     loop {
         let step = run.state.step + 1;
         run.train(step);
-        let best = step.is_multiple_of(3);
-        if let Err(error) = run.save_to(&store, Keep { last: 2, best }) {
-            println!("SAID: {error}");
-            return;
+        let keep = Keep {
+            last: 2,
+            best: step.is_multiple_of(3),
+        };
+        let saved = match behind {
+            true => writer
+                .wait()
+                .and_then(|saved| writer.start(&run.live(), keep).map(|()| saved)),
+            false => run.save_to(&store, keep).map(Some),
+        };
+        match saved {
+            Ok(Some(saved)) => println!("SAVED: {}", saved.step),
+            Ok(None) => {}
+            Err(error) => {
+                println!("SAID: {error}");
+                return;
+            }
         }
-        println!("SAVED: {step}");
     }
 }
 
-fn child(directory: &Path, before: &str) -> Command {
+fn child(directory: &Path, way: &str, before: &str) -> Command {
     let program = std::env::current_exe().expect("this program");
     let mut command = Command::new("sh");
     command
@@ -248,13 +265,15 @@ fn child(directory: &Path, before: &str) -> Command {
         .arg(format!("{before} exec \"$0\" --exact child_that_saves --nocapture"))
         .arg(program)
         .env("UNISONO_TEST_SAVE_INTO", directory)
+        .env("UNISONO_TEST_SAVE_WAY", way)
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     command
 }
 
-/// kill -9 at twenty moments: a complete checkpoint remains each time, the next start cleans up and goes on, and the end
-/// equals a run that nobody killed.
+/// kill -9 at twenty moments, in the midst of checkpoints that are written at once and of such that are written behind the
+/// steps: a complete checkpoint remains each time, the next start cleans up and goes on, and the end equals a run that nobody
+/// killed.
 #[test]
 fn kills_at_any_moment_leave_a_good_checkpoint() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -262,7 +281,8 @@ fn kills_at_any_moment_leave_a_good_checkpoint() {
     let store = Checkpoints::new(here);
     let mut last = 0;
     for round in 0..20u64 {
-        let mut child = child(here, "").spawn().expect("the child starts");
+        let way = WAYS[round as usize % 2];
+        let mut child = child(here, way, "").spawn().expect("the child starts");
         // Until it has saved something; then a moment that differs from round to round.
         let begun = std::time::Instant::now();
         while store
@@ -313,24 +333,26 @@ fn a_full_disk_leaves_the_older_checkpoint_and_no_litter() {
         .iter()
         .map(|name| contents(&here.join(name)))
         .collect();
-    // Blocks of 512 bytes; the signal that would end the child is ignored, so that the write fails instead.
-    let output = child(here, "trap '' XFSZ; ulimit -f 60;")
-        .stdout(Stdio::piped())
-        .output()
-        .expect("the child runs");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(
-        said.contains("SAID: cannot write ") && said.contains("model.safetensors: "),
-        "{said}"
-    );
-    assert!(!said.contains("SAVED"), "{said}");
-    assert_eq!(names(here), ["latest", "step-00000001", "step-00000002"]);
-    let after: Vec<_> = ["step-00000001", "step-00000002"]
-        .iter()
-        .map(|name| contents(&here.join(name)))
-        .collect();
-    assert!(before == after);
-    store.newest().expect("it is good");
+    for way in WAYS {
+        // Blocks of 512 bytes; the signal that would end the child is ignored, so that the write fails instead.
+        let output = child(here, way, "trap '' XFSZ; ulimit -f 60;")
+            .stdout(Stdio::piped())
+            .output()
+            .expect("the child runs");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            said.contains("SAID: cannot write ") && said.contains("model.safetensors: "),
+            "{way}: {said}"
+        );
+        assert!(!said.contains("SAVED"), "{way}: {said}");
+        assert_eq!(names(here), ["latest", "step-00000001", "step-00000002"], "{way}");
+        let after: Vec<_> = ["step-00000001", "step-00000002"]
+            .iter()
+            .map(|name| contents(&here.join(name)))
+            .collect();
+        assert!(before == after, "{way}");
+        store.newest().expect("it is good");
+    }
 }
 
 #[cfg(unix)]

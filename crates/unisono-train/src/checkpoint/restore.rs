@@ -1,9 +1,10 @@
 //! Putting a checkpoint into a live model and optimizer, on whatever mesh they are.
 
+use super::Result;
 use super::error::CheckpointError;
 use super::load::Checkpoint;
 use super::manifest::Holds;
-use super::{Result, for_each_real_run};
+use crate::shards::for_each_run;
 use std::collections::BTreeSet;
 use unisono_nn::{Optimizer, Parameter};
 use unisono_tensor::create::ParameterSpec;
@@ -176,7 +177,7 @@ pub(crate) fn upload_real(
         return tensor.upload_global(values);
     }
     let mut whole = vec![0.0; padded.iter().product()];
-    for_each_real_run(&real, &padded, &mut |from, at, len| {
+    for_each_run(&real, &padded, &vec![0; real.len()], &mut |from, at, len| {
         whole[at..at + len].copy_from_slice(&values[from..from + len]);
     });
     tensor.upload_global(&whole)

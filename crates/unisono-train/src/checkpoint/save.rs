@@ -3,7 +3,8 @@
 use super::error::CheckpointError;
 use super::manifest::{FORMAT, FileEntry, Holds, MANIFEST, Manifest, State, TensorRow};
 use super::store::{Checkpoints, Found, REPLACED, directory_name};
-use super::{Result, for_each_real_run, verify_replicas};
+use super::{Result, verify_replicas};
+use crate::shards::Asked;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,10 +12,9 @@ use unisono_data::files::sync_directory;
 use unisono_data::{DataError, TensorSpec, write_safetensors};
 use unisono_nn::{Optimizer, Parameter};
 use unisono_tensor::Tensor;
-use unisono_tensor::create::ParameterSpec;
 
-/// What is to be saved.
-pub struct Snapshot<'a> {
+/// What is to be saved, where it lives: on the devices.
+pub struct Live<'a> {
     /// How far the run has come.
     pub state: &'a State,
     /// The model's table.
@@ -39,6 +39,8 @@ pub struct Keep {
 /// A checkpoint that was saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Saved {
+    /// Optimizer steps done.
+    pub step: u64,
     /// Its directory.
     pub path: PathBuf,
     /// Older checkpoints that were deleted.
@@ -47,26 +49,84 @@ pub struct Saved {
     pub notes: Vec<String>,
 }
 
-/// One tensor on its way into a file.
-struct Source<'a> {
-    name: String,
+/// All of a checkpoint but the values.
+pub(super) struct Contents {
+    state: State,
+    config_digest: String,
+    data_digest: String,
+    mesh: String,
+    isa: String,
+    /// The model's tensors in the table's order, then the optimizer's in its own.
+    pub(super) tensors: Vec<Described>,
+}
+
+/// One tensor of a checkpoint.
+pub(super) struct Described {
+    pub(super) row: TensorRow,
     /// For messages.
     what: String,
-    kind: Holds,
-    spec: &'a ParameterSpec,
-    tensor: &'a Tensor,
+}
+
+/// Gives the values of a tensor of [`Contents::tensors`] by its place.
+type Values<'v, 'a> = &'a mut dyn FnMut(usize) -> Result<Cow<'v, [f32]>>;
+
+impl<'a> Live<'a> {
+    /// What a checkpoint of it holds, and where the values are, in the same order.
+    pub(super) fn contents(&self) -> (Contents, Vec<&'a Tensor>) {
+        let described = |name: String, what: String, kind: Holds, parameter: &Parameter| Described {
+            row: TensorRow {
+                name,
+                kind,
+                shape: parameter.spec.shape(),
+                dtype: "f32".to_string(),
+            },
+            what,
+        };
+        let parameters = self.parameters.iter().map(|p| {
+            let what = format!("the parameter `{}`", p.name);
+            (described(p.name.clone(), what, Holds::Parameter, p), &p.tensor)
+        });
+        let state = self.optimizer.state().into_iter().map(|s| {
+            let p = &self.parameters[s.parameter];
+            let (name, what) = (
+                format!("{}.{}", s.name, p.name),
+                format!("the optimizer's {} of `{}`", s.name, p.name),
+            );
+            (described(name, what, Holds::Optimizer, p), s.tensor)
+        });
+        let (tensors, values) = parameters.chain(state).unzip();
+        let device = self.parameters.first().map(|p| p.tensor.device());
+        let contents = Contents {
+            state: self.state.clone(),
+            config_digest: self.config_digest.to_string(),
+            data_digest: self.data_digest.to_string(),
+            mesh: device.map_or_else(String::new, |device| device.mesh().describe()),
+            isa: device.map_or_else(String::new, |device| device.runtime().isa().name().to_string()),
+            tensors,
+        };
+        (contents, values)
+    }
 }
 
 impl Checkpoints {
     /// Saves a checkpoint under its step and deletes those that rotation no longer keeps. A checkpoint of the same step is
-    /// replaced.
+    /// replaced. The devices are waited for, tensor by tensor, and the host holds one tensor at a time; a
+    /// [`Writer`](super::Writer) writes beside them.
     ///
     /// # Errors
     /// Replicas that differ, values that are not finite, and whatever the disk says. The older checkpoints are then as they
     /// were, and nothing else is left behind.
-    pub fn save(&self, snapshot: &Snapshot<'_>, keep: Keep) -> Result<Saved> {
-        let step = snapshot.state.step;
-        verify_replicas(snapshot.parameters, snapshot.optimizer, step)?;
+    pub fn save(&self, live: &Live<'_>, keep: Keep) -> Result<Saved> {
+        verify_replicas(live.parameters, live.optimizer, live.state.step)?;
+        let (contents, tensors) = live.contents();
+        self.write(&contents, keep, &mut |index| {
+            let shards = Asked::of(tensors[index], 0, &mut std::iter::empty())?.wait()?;
+            Ok(Cow::Owned(shards.into_whole(&contents.tensors[index].row.shape)))
+        })
+    }
+
+    /// The same for values that come from anywhere; the replicas are known to be equal.
+    pub(super) fn write(&self, contents: &Contents, keep: Keep, values: Values<'_, '_>) -> Result<Saved> {
         if !self.directory.is_dir() {
             let failed = |error: std::io::Error| DataError::write(&self.directory, &error);
             std::fs::create_dir_all(&self.directory).map_err(failed)?;
@@ -74,7 +134,8 @@ impl Checkpoints {
         }
         let temporary = Temporary(self.temporary("new"));
         std::fs::create_dir(&temporary.0).map_err(|error| DataError::write(&temporary.0, &error))?;
-        self.write(&temporary.0, snapshot, keep.best)?;
+        self.write_files(&temporary.0, contents, keep.best, values)?;
+        let step = contents.state.step;
         let path = self.directory.join(directory_name(step));
         self.install(&temporary.0, &path)?;
         let found = Found { step, path };
@@ -84,6 +145,7 @@ impl Checkpoints {
         self.point("latest", self.find()?.complete.first())?;
         let (deleted, notes) = self.rotate(keep.last, &found.path)?;
         Ok(Saved {
+            step,
             path: found.path,
             deleted,
             notes,
@@ -91,18 +153,16 @@ impl Checkpoints {
     }
 
     /// Writes all files of a checkpoint into a directory, the manifest last.
-    fn write(&self, directory: &Path, snapshot: &Snapshot<'_>, best: bool) -> Result<()> {
-        let sources = sources(snapshot);
+    fn write_files(&self, directory: &Path, contents: &Contents, best: bool, values: Values<'_, '_>) -> Result<()> {
         let mut files = Vec::new();
         for (kind, stem) in [(Holds::Parameter, "model"), (Holds::Optimizer, "optimizer")] {
-            let of_kind: Vec<&Source<'_>> = sources.iter().filter(|source| source.kind == kind).collect();
-            let shards = shards(&of_kind, self.shard_bytes);
+            let shards = shards(&contents.tensors, kind, self.shard_bytes);
             for (index, shard) in shards.iter().enumerate() {
                 let name = match shards.len() {
                     1 => format!("{stem}.safetensors"),
                     n => format!("{stem}-{:05}-of-{n:05}.safetensors", index + 1),
                 };
-                let digest = write_shard(&directory.join(&name), shard, snapshot.state.step)?;
+                let digest = write_shard(&directory.join(&name), contents, shard, values)?;
                 files.push(FileEntry {
                     name,
                     holds: kind,
@@ -111,18 +171,17 @@ impl Checkpoints {
                 });
             }
         }
-        let device = snapshot.parameters.first().map(|p| p.tensor.device());
         let manifest = Manifest {
             format: FORMAT,
             unisono: env!("CARGO_PKG_VERSION").to_string(),
-            state: snapshot.state.clone(),
+            state: contents.state.clone(),
             best,
-            config_digest: snapshot.config_digest.to_string(),
-            data_digest: snapshot.data_digest.to_string(),
-            mesh: device.map_or_else(String::new, |device| device.mesh().describe()),
-            isa: device.map_or_else(String::new, |device| device.runtime().isa().name().to_string()),
+            config_digest: contents.config_digest.clone(),
+            data_digest: contents.data_digest.clone(),
+            mesh: contents.mesh.clone(),
+            isa: contents.isa.clone(),
             files,
-            tensors: sources.iter().map(row).collect(),
+            tensors: contents.tensors.iter().map(|tensor| tensor.row.clone()).collect(),
         };
         manifest.write(&directory.join(MANIFEST))
     }
@@ -155,50 +214,19 @@ impl Checkpoints {
     }
 }
 
-/// The model's tensors in the table's order, then the optimizer's in its own.
-fn sources<'a>(snapshot: &'a Snapshot<'_>) -> Vec<Source<'a>> {
-    let parameters = snapshot.parameters.iter().map(|p| Source {
-        name: p.name.clone(),
-        what: format!("the parameter `{}`", p.name),
-        kind: Holds::Parameter,
-        spec: &p.spec,
-        tensor: &p.tensor,
-    });
-    let state = snapshot.optimizer.state().into_iter().map(|s| {
-        let p = &snapshot.parameters[s.parameter];
-        Source {
-            name: format!("{}.{}", s.name, p.name),
-            what: format!("the optimizer's {} of `{}`", s.name, p.name),
-            kind: Holds::Optimizer,
-            spec: &p.spec,
-            tensor: s.tensor,
-        }
-    });
-    parameters.chain(state).collect()
-}
-
-fn row(source: &Source<'_>) -> TensorRow {
-    TensorRow {
-        name: source.name.clone(),
-        kind: source.kind,
-        shape: source.spec.shape(),
-        dtype: "f32".to_string(),
-    }
-}
-
-/// Cuts a list of tensors into files of at most `most` bytes, where no single tensor is larger.
-fn shards<'s, 'a>(sources: &[&'s Source<'a>], most: u64) -> Vec<Vec<&'s Source<'a>>> {
-    let mut shards: Vec<Vec<&Source<'_>>> = Vec::new();
+/// Cuts the tensors of a kind into files of at most `most` bytes, where no single tensor is larger: their places.
+fn shards(tensors: &[Described], kind: Holds, most: u64) -> Vec<Vec<usize>> {
+    let mut shards: Vec<Vec<usize>> = Vec::new();
     let mut bytes = 0;
-    for source in sources {
-        let size = 4 * source.spec.shape().iter().product::<usize>() as u64;
+    for (index, tensor) in tensors.iter().enumerate().filter(|(_, tensor)| tensor.row.kind == kind) {
+        let size = 4 * tensor.row.shape.iter().product::<usize>() as u64;
         match shards.last_mut() {
             Some(shard) if bytes + size <= most => {
-                shard.push(source);
+                shard.push(index);
                 bytes += size;
             }
             _ => {
-                shards.push(vec![source]);
+                shards.push(vec![index]);
                 bytes = size;
             }
         }
@@ -206,46 +234,34 @@ fn shards<'s, 'a>(sources: &[&'s Source<'a>], most: u64) -> Vec<Vec<&'s Source<'
     shards
 }
 
-/// Writes one file, with one tensor at a time on the host.
-fn write_shard(path: &Path, shard: &[&Source<'_>], step: u64) -> Result<unisono_data::FileDigest> {
+/// Writes one file, with one tensor at a time put together.
+fn write_shard(
+    path: &Path,
+    contents: &Contents,
+    shard: &[usize],
+    values: Values<'_, '_>,
+) -> Result<unisono_data::FileDigest> {
     let specs: Vec<TensorSpec> = shard
         .iter()
-        .map(|source| TensorSpec {
-            name: source.name.clone(),
-            shape: source.spec.shape(),
+        .map(|index| &contents.tensors[*index].row)
+        .map(|row| TensorSpec {
+            name: row.name.clone(),
+            shape: row.shape.clone(),
         })
         .collect();
     let metadata = BTreeMap::from([("format".to_string(), "pt".to_string())]);
     write_safetensors(path, &specs, &metadata, |index| {
-        let source = shard[index];
-        let values = real_values(source.tensor, source.spec)?;
-        if let Some(index) = values.iter().position(|value| !value.is_finite()) {
+        let values = values(shard[index])?;
+        if let Some(element) = values.iter().position(|value| !value.is_finite()) {
             return Err(CheckpointError::NotFinite {
-                step,
-                tensor: source.what.clone(),
-                index,
-                value: values[index],
+                step: contents.state.step,
+                tensor: contents.tensors[shard[index]].what.clone(),
+                index: element,
+                value: values[element],
             });
         }
-        Ok(Cow::Owned(values))
+        Ok(values)
     })
-}
-
-/// A whole tensor, put together from its shards, without its padding.
-pub(crate) fn real_values(
-    tensor: &Tensor,
-    spec: &ParameterSpec,
-) -> std::result::Result<Vec<f32>, unisono_tensor::TensorError> {
-    let whole = tensor.to_vec()?;
-    let (real, padded) = (spec.shape(), tensor.shape());
-    if real == padded {
-        return Ok(whole);
-    }
-    let mut values = Vec::with_capacity(real.iter().product());
-    for_each_real_run(&real, &padded, &mut |_, at, len| {
-        values.extend_from_slice(&whole[at..at + len])
-    });
-    Ok(values)
 }
 
 /// A directory that goes away unless it was renamed.

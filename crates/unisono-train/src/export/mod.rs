@@ -13,7 +13,7 @@ mod tokenizer;
 pub use error::ExportError;
 pub use import::{Imported, import};
 
-use crate::checkpoint::real_values;
+use crate::shards::real_values;
 use layout::Permutation;
 use std::borrow::Cow;
 use std::collections::BTreeMap;

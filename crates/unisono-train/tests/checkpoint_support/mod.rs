@@ -10,8 +10,8 @@ use unisono_nn::layers::Activation;
 use unisono_nn::models::{Gpt, GptConfig, Positions};
 use unisono_nn::optimizers::{AdamW, AdamWConfig};
 use unisono_nn::{GradientNorm, Model, Optimizer};
-use unisono_tensor::{Mesh, MeshDevice, Options, Result, Rows};
-use unisono_train::checkpoint::{Checkpoint, Checkpoints, Keep, Restored, Saved, Snapshot, State};
+use unisono_tensor::{Dtype, Mesh, MeshDevice, Options, Result, Rows};
+use unisono_train::checkpoint::{Checkpoint, Checkpoints, Keep, Live, Restored, Saved, State};
 
 /// Sequences of an optimizer step.
 pub const SEQUENCES: usize = 8;
@@ -35,6 +35,7 @@ pub fn tiny() -> GptConfig {
         positions: Positions::Trainable,
         activation: Activation::Gelu,
         recompute: false,
+        dtype: Dtype::F32,
     }
 }
 
@@ -166,16 +167,20 @@ impl Run {
         Ok((loss, norm))
     }
 
-    /// Saves into a directory.
-    pub fn save_to(&self, store: &Checkpoints, keep: Keep) -> unisono_train::checkpoint::Result<Saved> {
-        let snapshot = Snapshot {
+    /// What a checkpoint of it is made of.
+    pub fn live(&self) -> Live<'_> {
+        Live {
             state: &self.state,
             parameters: self.model.parameters(),
             optimizer: self.optimizer.as_ref(),
             config_digest: "config",
             data_digest: "data",
-        };
-        store.save(&snapshot, keep)
+        }
+    }
+
+    /// Saves into a directory.
+    pub fn save_to(&self, store: &Checkpoints, keep: Keep) -> unisono_train::checkpoint::Result<Saved> {
+        store.save(&self.live(), keep)
     }
 
     /// Saves, keeping the last three.

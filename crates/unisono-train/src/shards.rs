@@ -1,0 +1,198 @@
+//! Tensors on their way to the host: asked for together, put together when they are there.
+
+use std::borrow::Cow;
+use unisono_runtime::Pending;
+use unisono_tensor::create::ParameterSpec;
+use unisono_tensor::{Tensor, TensorError};
+
+type Result<T> = std::result::Result<T, TensorError>;
+
+/// The shards of a tensor of floats, as they are at one point of the program, on their way to the host.
+pub(crate) struct Asked {
+    local: Vec<usize>,
+    /// Of each different shard its first element in the whole, by dimension.
+    starts: Vec<Vec<usize>>,
+    pending: Vec<Pending>,
+}
+
+/// The same, on the host. Nothing ties them to the devices, so they may go to another thread.
+pub(crate) struct Shards {
+    local: Vec<usize>,
+    starts: Vec<Vec<usize>>,
+    values: Vec<Vec<f32>>,
+}
+
+impl Asked {
+    /// Asks for every shard once, without waiting. Of the devices that hold the same shard, the one asked is the first for
+    /// `turn` 0, the next for 1, and so around: they copy different tensors at the same time. Each shard takes a piece of
+    /// `room`, memory of the host that is used again; where that ends, memory is fresh.
+    ///
+    /// # Errors
+    /// A failed command.
+    pub(crate) fn of(tensor: &Tensor, turn: usize, room: &mut dyn Iterator<Item = Vec<f32>>) -> Result<Asked> {
+        let mesh = tensor.device().mesh();
+        let local = tensor.local_shape().to_vec();
+        let mut holders: Vec<(Vec<usize>, Vec<usize>)> = Vec::new();
+        for device in 0..mesh.num_devices() {
+            let mut start = vec![0; local.len()];
+            for (axis, placement) in mesh.axes().iter().zip(tensor.placements()) {
+                assert!(
+                    !placement.is_partial(),
+                    "bug in unisono: a partial sum was asked for by the host"
+                );
+                if let Some(dim) = placement.sharded_dim() {
+                    start[dim] = mesh.position(device, &axis.name) * local[dim];
+                }
+            }
+            match holders.iter_mut().find(|(of, _)| *of == start) {
+                Some((_, devices)) => devices.push(device),
+                None => holders.push((start, vec![device])),
+            }
+        }
+        let runtime = tensor.device().runtime();
+        let mut asked = Asked {
+            local,
+            starts: Vec::with_capacity(holders.len()),
+            pending: Vec::with_capacity(holders.len()),
+        };
+        for (start, devices) in holders {
+            let room = room.next().unwrap_or_default();
+            let pending = runtime.read_later_into(tensor.buffer(), devices[turn % devices.len()], room)?;
+            asked.starts.push(start);
+            asked.pending.push(pending);
+        }
+        Ok(asked)
+    }
+
+    /// Waits, and works, until they are there.
+    ///
+    /// # Errors
+    /// A failed command.
+    pub(crate) fn wait(self) -> Result<Shards> {
+        let values = self
+            .pending
+            .into_iter()
+            .map(Pending::wait)
+            .collect::<std::result::Result<_, _>>()?;
+        Ok(Shards {
+            local: self.local,
+            starts: self.starts,
+            values,
+        })
+    }
+}
+
+impl Shards {
+    /// The tensor of shape `real`, put together row-major; what the shards hold beyond that is padding and left out.
+    pub(crate) fn whole(&self, real: &[usize]) -> Cow<'_, [f32]> {
+        match self.is_whole(real) {
+            true => Cow::Borrowed(&self.values[0]),
+            false => Cow::Owned(self.assembled(real)),
+        }
+    }
+
+    /// The same, without a copy where there is nothing to put together.
+    pub(crate) fn into_whole(mut self, real: &[usize]) -> Vec<f32> {
+        match self.is_whole(real) {
+            true => self.values.swap_remove(0),
+            false => self.assembled(real),
+        }
+    }
+
+    /// The memory, to be used again.
+    pub(crate) fn into_room(self) -> Vec<Vec<f32>> {
+        self.values
+    }
+
+    fn is_whole(&self, real: &[usize]) -> bool {
+        self.values.len() == 1 && self.local == real
+    }
+
+    fn assembled(&self, real: &[usize]) -> Vec<f32> {
+        let mut whole = vec![0.0; real.iter().product()];
+        for (start, values) in self.starts.iter().zip(&self.values) {
+            for_each_run(real, &self.local, start, &mut |at, from, len| {
+                whole[at..at + len].copy_from_slice(&values[from..from + len]);
+            });
+        }
+        whole
+    }
+}
+
+/// Waits for a whole tensor, put together from its shards, without its padding.
+///
+/// # Errors
+/// A failed command.
+pub(crate) fn real_values(tensor: &Tensor, spec: &ParameterSpec) -> Result<Vec<f32>> {
+    let shards = Asked::of(tensor, 0, &mut std::iter::empty())?.wait()?;
+    Ok(shards.into_whole(&spec.shape()))
+}
+
+/// Calls `see(at, from, len)` for every run of values that lie side by side both in a tensor of shape `real` (from `at` on)
+/// and in a shard of shape `local` (from `from` on) whose first element has the coordinates `start`. Padding, which lies
+/// beyond `real`, is left out.
+pub(crate) fn for_each_run(real: &[usize], local: &[usize], start: &[usize], see: &mut dyn FnMut(usize, usize, usize)) {
+    let ([leading @ .., last], Some(&real_last), Some(&first)) = (local, real.last(), start.last()) else {
+        see(0, 0, 1);
+        return;
+    };
+    let len = real_last.saturating_sub(first).min(*last);
+    if len == 0 {
+        return;
+    }
+    'rows: for row in 0..leading.iter().product() {
+        let (mut rest, mut at, mut stride) = (row, first, real_last);
+        for dim in (0..leading.len()).rev() {
+            let index = start[dim] + rest % local[dim];
+            if index >= real[dim] {
+                continue 'rows;
+            }
+            rest /= local[dim];
+            at += index * stride;
+            stride *= real[dim];
+        }
+        see(at, row * last, len);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(real: &[usize], local: &[usize], start: &[usize]) -> Vec<(usize, usize, usize)> {
+        let mut runs = Vec::new();
+        for_each_run(real, local, start, &mut |at, from, len| runs.push((at, from, len)));
+        runs
+    }
+
+    #[test]
+    fn runs_leave_padding_out() {
+        assert_eq!(runs(&[2, 3], &[4, 5], &[0, 0]), [(0, 0, 3), (3, 5, 3)]);
+        assert_eq!(runs(&[2, 1, 2], &[2, 2, 3], &[0; 3]), [(0, 0, 2), (2, 6, 2)]);
+        assert_eq!(runs(&[], &[], &[]), [(0, 0, 1)]);
+        assert_eq!(runs(&[0, 3], &[4, 3], &[0, 0]), []);
+        assert_eq!(runs(&[5], &[4], &[0]), [(0, 0, 4)]);
+        assert_eq!(runs(&[5], &[4], &[4]), [(4, 0, 1)]);
+        assert_eq!(runs(&[5], &[4], &[8]), []);
+    }
+
+    #[test]
+    fn runs_of_all_shards_are_the_whole() {
+        let real = [3, 5];
+        for local in [[3, 5], [2, 5], [3, 2], [2, 3], [1, 1]] {
+            let mut seen = vec![0; 15];
+            for row in (0..3).step_by(local[0]) {
+                for column in (0..5).step_by(local[1]) {
+                    for (at, from, len) in runs(&real, &local, &[row, column]) {
+                        for i in 0..len {
+                            let (r, c) = ((from + i) / local[1], (from + i) % local[1]);
+                            assert_eq!(at + i, (row + r) * 5 + column + c, "{local:?}");
+                            seen[at + i] += 1;
+                        }
+                    }
+                }
+            }
+            assert_eq!(seen, [1; 15], "{local:?}");
+        }
+    }
+}
