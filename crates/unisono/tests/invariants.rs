@@ -24,6 +24,15 @@ const UNSAFE: [&str; 5] = [
     "crates/unisono-data/src",
 ];
 
+/// Where threads may start: workers, the preparation of batches, checkpoints behind the run, and measurements of the machine.
+const THREADS: [&str; 5] = [
+    "crates/unisono-runtime/src/sched/mod.rs",
+    "crates/unisono-data/src/prefetch.rs",
+    "crates/unisono-train/src/checkpoint/writer.rs",
+    "crates/unisono-kernels/src/gemm/peak.rs",
+    "crates/unisono-kernels/src/bandwidth.rs",
+];
+
 /// Tables and other files that may be longer than 500 lines.
 const LONG: [&str; 0] = [];
 
@@ -119,6 +128,26 @@ fn unsafe_stands_only_where_it_may() {
             assert!(!found, "{name}:{line} uses unsafe outside {UNSAFE:?}");
         }
     }
+}
+
+#[test]
+fn threads_start_only_where_they_may() {
+    let starts = |code: &str| {
+        ["thread::spawn", "thread::Builder", "thread::scope"]
+            .iter()
+            .any(|call| code.contains(call))
+    };
+    let mut found = 0;
+    for (name, text) in sources().iter().filter(|(name, _)| !is_test_file(name)) {
+        for (line, _) in code(text).filter(|(_, code)| starts(code)) {
+            assert!(
+                THREADS.contains(&name.as_str()),
+                "{name}:{line} starts a thread outside {THREADS:?}"
+            );
+            found += 1;
+        }
+    }
+    assert!(found >= 3, "the search finds the threads that there are");
 }
 
 #[test]
