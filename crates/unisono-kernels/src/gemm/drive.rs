@@ -13,8 +13,8 @@ use std::marker::PhantomData;
 
 /// Where the packing routines may write past a panel's end.
 pub(super) const SLACK: usize = 16;
-/// Portions of packing after every fourth step while an only block's panels of A are packed: then a whole panel is ready for
-/// the next register tile.
+/// Portions of packing after every fourth step while the first block's panels of A are packed: then a whole panel is ready
+/// for the next register tile.
 const FAST: usize = 4;
 
 /// The parts of the scratch memory.
@@ -96,11 +96,11 @@ pub(super) unsafe fn tile<K: Kernel, A: Arithmetic<K>>(g: &Gemm, index: usize, s
     let mut depth = slots_before;
     let mut table = [Merges::default(); MAX_LEAVES];
     let mut next = walk.next();
-    let next_is_last = walk.clone().next().is_none();
+    let packs_ahead = run.packs_ahead(walk.clone().next().is_none());
     if let Some(block) = &next {
         // SAFETY: the caller's promise, and rooms as large as the largest block asks.
         unsafe {
-            if next_is_last {
+            if packs_ahead {
                 let panel = K::MR.min(tile.rows);
                 run.a.at(0, block.k).pack::<K, A>(panel, block.len(), a0, panel);
                 run.a
@@ -183,19 +183,26 @@ impl<K: Kernel, A: Arithmetic<K>> Run<'_, K, A> {
         )
     }
 
-    /// Runs one block over the whole tile. Its panels of A (of a tile's only block the first one) and its first panel of B
+    /// Whether the first block's panels of A are packed one register tile ahead, while its first column runs, and not all
+    /// before: the next block's panels, if there is one, are left to the other columns then.
+    fn packs_ahead(&self, only: bool) -> bool {
+        only || self.across > 1
+    }
+
+    /// Runs one block over the whole tile. Its panels of A (of the first block the first one, if the others are packed ahead) and its first panel of B
     /// are packed; meanwhile the others and those of the next block are.
     unsafe fn block(&mut self, phase: &Phase) {
         let tile = self.tile;
         let quads = phase.block.leaves * (phase.block.leaf / 4);
-        let only = phase.first && phase.next.is_none();
-        let mut rest_a = if only {
+        let packs_ahead = phase.first && self.packs_ahead(phase.next.is_none());
+        let mut rest_a = if packs_ahead {
             self.feed_a(&phase.block, K::MR.min(tile.rows), 1, 0)
         } else {
             Feed::none()
         };
         let mut next_a = match &phase.next {
-            Some(next) => self.feed_a(next, 0, self.across, 1),
+            // The first column packs the block's own panels.
+            Some(next) => self.feed_a(next, 0, self.across - usize::from(packs_ahead), 1),
             None => Feed::none(),
         };
         for j in (0..tile.cols).step_by(K::NR) {
@@ -209,7 +216,7 @@ impl<K: Kernel, A: Arithmetic<K>> Run<'_, K, A> {
             };
             for i in (0..tile.rows).step_by(K::MR) {
                 let rows = K::MR.min(tile.rows - i);
-                let first = only && j == 0;
+                let first = packs_ahead && j == 0;
                 let pace = if first { FAST } else { 1 };
                 // SAFETY: the caller's promise.
                 unsafe {

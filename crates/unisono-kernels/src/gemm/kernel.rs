@@ -70,7 +70,9 @@ impl Job {
             match self.kind {
                 JobKind::CopyA => {
                     s.store(self.dst, A::load(s, self.src, self.stride / A::ADDENDS));
+                    // The vector may begin and end in two lines.
                     self.prefetch_step::<K, A>(0);
+                    self.prefetch_step::<K, A>(LANES * size_of::<A::Element>() - 1);
                     self.src = self.src.wrapping_add(self.stride);
                     self.dst = self.dst.wrapping_add(K::MR);
                 }
