@@ -9,7 +9,6 @@ use crate::order::Units;
 use crate::out::Out;
 use crate::scratch::Scratch;
 use crate::simd::LANES;
-use std::any::TypeId;
 use std::ops::Range;
 
 /// Query rows that go through a block of keys together: their scores stay in the first cache.
@@ -53,12 +52,21 @@ struct Rows<'s> {
 struct Block<'s> {
     /// Keys, transposed: `[head_dim, BLOCK]`.
     keys: &'s mut [f32],
-    /// Values: `[BLOCK, padded]`.
+    /// Values, if they are not read in place: `[BLOCK, padded]`.
     values: &'s mut [f32],
     /// Scores, then probabilities: `[GROUP, BLOCK]`, and as much again for dot products of several leaves.
     scores: &'s mut [f32],
     /// Per row the largest of each lane: `[GROUP, 16]`.
     largest: &'s mut [f32],
+}
+
+/// Where a block's values are.
+#[derive(Clone, Copy)]
+enum Values<E> {
+    /// In the block's scratch.
+    Packed,
+    /// Where they lie, rows so many elements apart.
+    InPlace(*const E, usize),
 }
 
 #[inline(always)]
@@ -86,8 +94,13 @@ pub(super) fn run<S: Micro, E: Element>(s: S, a: &Attention, arrays: &Arrays<E>,
     state.sum.fill(0.0);
     state.top.fill(f32::NEG_INFINITY);
     let seen = a.seen();
-    let limit = (rows.clone()).map(|row| seen.limit(b, row % a.queries)).max();
-    let blocks = limit.unwrap_or(0).div_ceil(BLOCK);
+    // Blocks that a group of rows sees; it is finished right after the last of them.
+    let blocks_of = |first: usize| {
+        let rows = rows.start + first..rows.end.min(rows.start + first + GROUP);
+        let limit = rows.map(|row| seen.limit(b, a.head_and_query(row).1)).max();
+        limit.unwrap_or(0).div_ceil(BLOCK)
+    };
+    let blocks = (0..count).step_by(GROUP).map(blocks_of).max().unwrap_or(0);
     // A block of keys and values should have been asked for when the one before it is done.
     let width = (S::ACCUMULATORS / count.clamp(1, S::ROWS)).min(4) * LANES;
     let tiles = count.div_ceil(S::ROWS) * (BLOCK.div_ceil(width) + padded.div_ceil(width));
@@ -96,23 +109,23 @@ pub(super) fn run<S: Micro, E: Element>(s: S, a: &Attention, arrays: &Arrays<E>,
     for at in 0..blocks {
         let keys = (a.keys - at * BLOCK).min(BLOCK);
         let (k, v) = (a.k_layout.at(b, at * BLOCK, g, 0), a.v_layout.at(b, at * BLOCK, g, 0));
-        // Few rows read the values once, in place if they are f32; for many they are copied together.
-        let in_place = count <= GROUP && d == padded && TypeId::of::<E>() == TypeId::of::<f32>();
+        // Few rows read the values once, in place; for many they are copied together.
+        let in_place = count <= GROUP && d == padded;
         let (key_row, value_row) = (a.k_layout.token, a.v_layout.token);
         if at + 1 < blocks {
             ahead.note(arrays.k.as_ptr(), k + BLOCK * key_row, key_row, BLOCK);
         }
         // SAFETY: `check` saw that the arrays hold these rows.
-        let (values, value_row) = unsafe {
+        let values = unsafe {
             let (k, v) = (arrays.k.as_ptr().add(k), arrays.v.as_ptr().add(v));
             pack::transposed(s, k, key_row, keys, d, block.keys.as_mut_ptr());
             if in_place {
                 ahead.note(v, 0, value_row, keys);
-                (v.cast::<f32>(), value_row)
+                Values::InPlace(v, value_row)
             } else {
                 pack::rows(s, v, value_row, keys, d, block.values.as_mut_ptr());
                 ahead.note(v, BLOCK * value_row, value_row, if at + 1 < blocks { BLOCK } else { 0 });
-                (block.values.as_ptr(), padded)
+                Values::Packed
             }
         };
         for first in (0..count).step_by(GROUP) {
@@ -122,25 +135,31 @@ pub(super) fn run<S: Micro, E: Element>(s: S, a: &Attention, arrays: &Arrays<E>,
                 let next = rows.start + first + 2 * GROUP;
                 note_rows(&mut ahead, a, (b, g, next), (arrays.q.as_ptr(), a.q_layout));
             }
-            if at + 1 == blocks {
-                let here = rows.start + first;
-                note_rows(
-                    &mut ahead,
-                    a,
-                    (b, g, here),
-                    (arrays.out.as_ptr().cast_const(), a.out_layout),
-                );
+            let own_blocks = blocks_of(first);
+            if at >= own_blocks {
+                continue;
+            }
+            if at + 1 == own_blocks {
+                let out = arrays.out.as_ptr().cast_const();
+                note_rows(&mut ahead, a, (b, g, rows.start + first), (out, a.out_layout));
             }
             let mut bits = [0; GROUP];
             for (i, bits) in bits[..here].iter_mut().enumerate() {
-                *bits = seen.bits(b, (rows.start + first + i) % a.queries, at);
+                *bits = seen.bits(b, a.head_and_query(rows.start + first + i).1, at);
             }
             let place = (first, here, &bits);
             // SAFETY: the group's rows of the state, the block's scratch and values.
-            unsafe { group(s, a, &mut state, &mut block, place, (values, value_row), &mut ahead) };
+            unsafe { group(s, a, &mut state, &mut block, place, values, &mut ahead) };
+            if at + 1 == own_blocks {
+                finish(s, a, arrays.out, (b, g, rows.clone()), first, &state);
+            }
         }
     }
-    finish(s, a, arrays.out, (b, g, rows), &state);
+    for first in (0..count).step_by(GROUP) {
+        if blocks_of(first) == 0 {
+            finish(s, a, arrays.out, (b, g, rows.clone()), first, &state);
+        }
+    }
 }
 
 /// Copies the queries of one group, rows `first..` of the tile.
@@ -155,8 +174,8 @@ fn read_queries<S: Micro, E: Element>(
 ) {
     let d = a.head_dim;
     for row in first..(first + GROUP).min(rows.len()) {
-        let index = rows.start + row;
-        let from = a.q_layout.at(b, index % a.queries, g, index / a.queries);
+        let (head, query) = a.head_and_query(rows.start + row);
+        let from = a.q_layout.at(b, query, g, head);
         let to = state.q[row * d..][..d].chunks_mut(LANES);
         for (to, from) in to.zip(q[from..][..d].chunks(LANES)) {
             s.write(to, E::read(s, from));
@@ -172,24 +191,25 @@ fn note_rows<E>(
     (b, g, index): (usize, usize, usize),
     (array, layout): (*const E, Layout),
 ) {
-    let at = layout.at(b, index % a.queries, g, index / a.queries);
+    let (head, query) = a.head_and_query(index);
+    let at = layout.at(b, query, g, head);
     ahead.note(array, at, layout.token, GROUP);
 }
 
 /// One group of rows against one block of keys; `place` is (first row of the tile, rows, what each sees).
 ///
 /// # Safety
-/// `values` must hold the block's values, rows `value_row` apart, in whole vectors.
+/// `values` in place must be whole vectors.
 // The state of a loop nest; a struct for it would only move the names.
 #[allow(clippy::too_many_arguments)]
 #[inline(always)]
-unsafe fn group<S: Micro>(
+unsafe fn group<S: Micro, E: Element>(
     s: S,
     a: &Attention,
     state: &mut Rows,
     block: &mut Block,
     (first, rows, bits): (usize, usize, &[u64; GROUP]),
-    (values, value_row): (*const f32, usize),
+    values: Values<E>,
     ahead: &mut Ahead,
 ) {
     let any = bits.iter().fold(0, |any, row| any | row);
@@ -226,24 +246,22 @@ unsafe fn group<S: Micro>(
             let total = state.sum.as_mut_ptr().add((first + r) * LANES);
             s.store(total, s.fma(s.load(total), s.splat(factors[r]), sum));
         }
-        multiply(
-            s,
-            rows,
-            padded / LANES,
-            &Product {
-                a: block.scores.as_ptr(),
-                a_row: BLOCK,
-                a_step: 1,
-                b: values,
-                b_step: value_row,
-                steps: BLOCK,
-                seen: bits.as_ptr(),
-                c: state.acc.as_mut_ptr().add(first * padded),
-                c_row: padded,
-                sink: Sink::Rescale(factors.as_ptr()),
-            },
-            ahead,
-        );
+        let product = Product {
+            a: block.scores.as_ptr(),
+            a_row: BLOCK,
+            a_step: 1,
+            b: block.values.as_ptr(),
+            b_step: padded,
+            steps: BLOCK,
+            seen: bits.as_ptr(),
+            c: state.acc.as_mut_ptr().add(first * padded),
+            c_row: padded,
+            sink: Sink::Rescale(factors.as_ptr()),
+        };
+        match values {
+            Values::Packed => multiply(s, rows, padded / LANES, &product, ahead),
+            Values::InPlace(b, b_step) => multiply(s, rows, padded / LANES, &product.of(b, b_step), ahead),
+        }
     }
 }
 
@@ -378,47 +396,43 @@ unsafe fn probabilities<S: Micro>(s: S, row: *mut f32, vectors: usize, bits: u64
     sum
 }
 
-/// `out` and `lse` of all rows, sixteen at a time.
+/// `out` and `lse` of one group, rows `first..` of the tile.
 #[inline(always)]
 fn finish<S: Micro, E: Element>(
     s: S,
     a: &Attention,
     out: Out<E>,
     (b, g, rows): (usize, usize, Range<usize>),
+    first: usize,
     state: &Rows,
 ) {
     let (d, padded) = (a.head_dim, a.head_dim.next_multiple_of(LANES));
-    for first in (0..rows.len()).step_by(GROUP) {
-        let here = (rows.len() - first).min(GROUP);
-        let mut totals = [0.0; GROUP];
-        for (r, total) in totals[..here].iter_mut().enumerate() {
-            *total = s.fold(s.read(&state.sum[(first + r) * LANES..]));
+    let here = (rows.len() - first).min(GROUP);
+    let mut totals = [0.0; GROUP];
+    for (r, total) in totals[..here].iter_mut().enumerate() {
+        *total = s.fold(s.read(&state.sum[(first + r) * LANES..]));
+    }
+    let total = s.from_array(totals);
+    // Nothing seen: `acc` is 0, and 0 · 1 is the answer.
+    let nothing = s.eq(total, s.zero());
+    let one = s.splat(1.0);
+    let inverses = s.to_array(s.select(nothing, one, s.div(one, total)));
+    let m = s.mul(s.read(&state.top[first..]), s.splat(a.scale));
+    let lse = s.select(nothing, s.splat(f32::NEG_INFINITY), s.add(m, ln(s, total)));
+    let lse = s.to_array(lse);
+    for r in 0..here {
+        let (head, query) = a.head_and_query(rows.start + first + r);
+        let acc = &state.acc[(first + r) * padded..][..padded];
+        // SAFETY: the tile owns the results of its rows.
+        let out = unsafe { out.slice(a.out_layout.at(b, query, g, head), d) };
+        let inverse = s.splat(inverses[r]);
+        for (out, acc) in out.chunks_mut(LANES).zip(acc.chunks(LANES)) {
+            E::write(s, out, s.add(s.mul(s.read(acc), inverse), s.zero()));
         }
-        let total = s.from_array(totals);
-        // Nothing seen: `acc` is 0, and 0 · 1 is the answer.
-        let nothing = s.eq(total, s.zero());
-        let one = s.splat(1.0);
-        let inverses = s.to_array(s.select(nothing, one, s.div(one, total)));
-        let m = s.mul(s.read(&state.top[first..]), s.splat(a.scale));
-        let lse = s.select(nothing, s.splat(f32::NEG_INFINITY), s.add(m, ln(s, total)));
-        let lse = s.to_array(lse);
-        for r in 0..here {
-            let (head, query) = (
-                (rows.start + first + r) / a.queries,
-                (rows.start + first + r) % a.queries,
-            );
-            let acc = &state.acc[(first + r) * padded..][..padded];
-            // SAFETY: the tile owns the results of its rows.
-            let out = unsafe { out.slice(a.out_layout.at(b, query, g, head), d) };
-            let inverse = s.splat(inverses[r]);
-            for (out, acc) in out.chunks_mut(LANES).zip(acc.chunks(LANES)) {
-                E::write(s, out, s.add(s.mul(s.read(acc), inverse), s.zero()));
-            }
-            if let Some(out) = a.lse {
-                let at = ((b * a.groups + g) * a.heads_per_group + head) * a.queries + query;
-                // SAFETY: as above.
-                unsafe { out.slice(at, 1)[0] = lse[r] };
-            }
+        if let Some(out) = a.lse {
+            let at = ((b * a.groups + g) * a.heads_per_group + head) * a.queries + query;
+            // SAFETY: as above.
+            unsafe { out.slice(at, 1)[0] = lse[r] };
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use super::ahead::{Ahead, Ask, LINE};
 use super::seen::low_bits;
+use crate::element::Element;
 use crate::simd::{LANES, Portable, Simd};
 #[cfg(target_arch = "x86_64")]
-use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
 /// What becomes of the sums.
 #[derive(Clone, Copy)]
@@ -20,11 +21,12 @@ pub(super) enum Sink {
 /// `sum[r][n] = Σₜ a[r · a_row + t · a_step] · b[t · b_step + n]`, by fused multiply-add from +0, `t` ascending over the
 /// steps that row `r` sees; then `sink` to `c[r · c_row + n]`.
 #[derive(Clone, Copy)]
-pub(super) struct Product {
+pub(super) struct Product<E> {
     pub a: *const f32,
     pub a_row: usize,
     pub a_step: usize,
-    pub b: *const f32,
+    /// Read as f32.
+    pub b: *const E,
     pub b_step: usize,
     pub steps: usize,
     /// A word of bits a row, bit `t` for step `t < 64`; null if each row sees all steps.
@@ -32,6 +34,25 @@ pub(super) struct Product {
     pub c: *mut f32,
     pub c_row: usize,
     pub sink: Sink,
+}
+
+impl<E> Product<E> {
+    /// The same product with another second factor.
+    #[inline(always)]
+    pub fn of<B>(self, b: *const B, b_step: usize) -> Product<B> {
+        Product {
+            a: self.a,
+            a_row: self.a_row,
+            a_step: self.a_step,
+            b,
+            b_step,
+            steps: self.steps,
+            seen: self.seen,
+            c: self.c,
+            c_row: self.c_row,
+            sink: self.sink,
+        }
+    }
 }
 
 /// Register tiles compiled for an instruction set.
@@ -45,9 +66,9 @@ pub(super) trait Micro: Simd {
     ///
     /// # Safety
     /// The pointers of `product` reach as far as its fields say; `b` and `c` are read and written in whole vectors.
-    unsafe fn tile<const R: usize, const V: usize>(product: &Product, ask: &Ask);
+    unsafe fn tile<E: Element, const R: usize, const V: usize>(product: &Product<E>, ask: &Ask);
 
-    /// Asks for the cache line of `p`, which need not be valid, into the second level.
+    /// Asks for the cache line of `p`, which need not be valid, into the first level.
     #[inline(always)]
     fn prefetch(_: *const u8) {}
 }
@@ -58,20 +79,20 @@ impl Micro for crate::simd::Avx512 {
     const ACCUMULATORS: usize = 16;
 
     #[inline(always)]
-    unsafe fn tile<const R: usize, const V: usize>(product: &Product, ask: &Ask) {
+    unsafe fn tile<E: Element, const R: usize, const V: usize>(product: &Product<E>, ask: &Ask) {
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-        unsafe fn compiled<const R: usize, const V: usize>(product: &Product, ask: &Ask) {
+        unsafe fn compiled<E: Element, const R: usize, const V: usize>(product: &Product<E>, ask: &Ask) {
             // SAFETY: this function runs only where the features are; the pointers are the caller's promise.
-            unsafe { body::<_, R, V>(crate::simd::Avx512::new(), product, ask) }
+            unsafe { body::<_, E, R, V>(crate::simd::Avx512::new(), product, ask) }
         }
         // SAFETY: only code that holds a token calls this.
-        unsafe { compiled::<R, V>(product, ask) }
+        unsafe { compiled::<E, R, V>(product, ask) }
     }
 
     #[inline(always)]
     fn prefetch(p: *const u8) {
         // SAFETY: a prefetch touches nothing that the program could see, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
     }
 }
 
@@ -81,20 +102,20 @@ impl Micro for crate::simd::Avx2 {
     const ACCUMULATORS: usize = 4;
 
     #[inline(always)]
-    unsafe fn tile<const R: usize, const V: usize>(product: &Product, ask: &Ask) {
+    unsafe fn tile<E: Element, const R: usize, const V: usize>(product: &Product<E>, ask: &Ask) {
         #[target_feature(enable = "avx2,fma")]
-        unsafe fn compiled<const R: usize, const V: usize>(product: &Product, ask: &Ask) {
+        unsafe fn compiled<E: Element, const R: usize, const V: usize>(product: &Product<E>, ask: &Ask) {
             // SAFETY: this function runs only where the features are; the pointers are the caller's promise.
-            unsafe { body::<_, R, V>(crate::simd::Avx2::new(), product, ask) }
+            unsafe { body::<_, E, R, V>(crate::simd::Avx2::new(), product, ask) }
         }
         // SAFETY: only code that holds a token calls this.
-        unsafe { compiled::<R, V>(product, ask) }
+        unsafe { compiled::<E, R, V>(product, ask) }
     }
 
     #[inline(always)]
     fn prefetch(p: *const u8) {
         // SAFETY: a prefetch touches nothing that the program could see, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
     }
 }
 
@@ -103,9 +124,9 @@ impl Micro for Portable {
     const ACCUMULATORS: usize = 4;
 
     #[inline(never)]
-    unsafe fn tile<const R: usize, const V: usize>(product: &Product, ask: &Ask) {
+    unsafe fn tile<E: Element, const R: usize, const V: usize>(product: &Product<E>, ask: &Ask) {
         // SAFETY: the caller's promise.
-        unsafe { body::<_, R, V>(Portable::new(), product, ask) }
+        unsafe { body::<_, E, R, V>(Portable::new(), product, ask) }
     }
 }
 
@@ -114,7 +135,13 @@ impl Micro for Portable {
 /// # Safety
 /// As for [`Micro::tile`].
 #[inline(always)]
-pub(super) unsafe fn multiply<S: Micro>(_: S, rows: usize, vectors: usize, product: &Product, ahead: &mut Ahead) {
+pub(super) unsafe fn multiply<S: Micro, E: Element>(
+    _: S,
+    rows: usize,
+    vectors: usize,
+    product: &Product<E>,
+    ahead: &mut Ahead,
+) {
     let mut row = 0;
     while row < rows {
         let height = (rows - row).min(S::ROWS);
@@ -145,7 +172,7 @@ pub(super) unsafe fn multiply<S: Micro>(_: S, rows: usize, vectors: usize, produ
                     sink,
                     ..*product
                 };
-                by_size::<S>(height, width, &part, &ahead.next());
+                by_size::<S, E>(height, width, &part, &ahead.next());
             }
             vector += width;
         }
@@ -156,35 +183,35 @@ pub(super) unsafe fn multiply<S: Micro>(_: S, rows: usize, vectors: usize, produ
 /// # Safety
 /// As for [`Micro::tile`].
 #[inline(always)]
-unsafe fn by_size<S: Micro>(rows: usize, vectors: usize, product: &Product, ask: &Ask) {
+unsafe fn by_size<S: Micro, E: Element>(rows: usize, vectors: usize, product: &Product<E>, ask: &Ask) {
     // SAFETY: the caller's promise. Tiles that an instruction set has no registers for are never asked for.
     unsafe {
         match (rows, vectors) {
-            (1, 1) => S::tile::<1, 1>(product, ask),
-            (1, 2) => S::tile::<1, 2>(product, ask),
-            (1, 3) => S::tile::<1, 3>(product, ask),
-            (1, 4) => S::tile::<1, 4>(product, ask),
-            (2, 1) => S::tile::<2, 1>(product, ask),
-            (2, 2) => S::tile::<2, 2>(product, ask),
-            (3, 1) => S::tile::<3, 1>(product, ask),
-            (4, 1) => S::tile::<4, 1>(product, ask),
+            (1, 1) => S::tile::<E, 1, 1>(product, ask),
+            (1, 2) => S::tile::<E, 1, 2>(product, ask),
+            (1, 3) => S::tile::<E, 1, 3>(product, ask),
+            (1, 4) => S::tile::<E, 1, 4>(product, ask),
+            (2, 1) => S::tile::<E, 2, 1>(product, ask),
+            (2, 2) => S::tile::<E, 2, 2>(product, ask),
+            (3, 1) => S::tile::<E, 3, 1>(product, ask),
+            (4, 1) => S::tile::<E, 4, 1>(product, ask),
             _ if S::ROWS < 8 => unreachable!("bug in unisono: a tile of {rows} × {vectors}"),
-            (2, 3) => S::tile::<2, 3>(product, ask),
-            (2, 4) => S::tile::<2, 4>(product, ask),
-            (3, 2) => S::tile::<3, 2>(product, ask),
-            (3, 3) => S::tile::<3, 3>(product, ask),
-            (3, 4) => S::tile::<3, 4>(product, ask),
-            (4, 2) => S::tile::<4, 2>(product, ask),
-            (4, 3) => S::tile::<4, 3>(product, ask),
-            (4, 4) => S::tile::<4, 4>(product, ask),
-            (5, 1) => S::tile::<5, 1>(product, ask),
-            (5, 2) => S::tile::<5, 2>(product, ask),
-            (6, 1) => S::tile::<6, 1>(product, ask),
-            (6, 2) => S::tile::<6, 2>(product, ask),
-            (7, 1) => S::tile::<7, 1>(product, ask),
-            (7, 2) => S::tile::<7, 2>(product, ask),
-            (8, 1) => S::tile::<8, 1>(product, ask),
-            (8, 2) => S::tile::<8, 2>(product, ask),
+            (2, 3) => S::tile::<E, 2, 3>(product, ask),
+            (2, 4) => S::tile::<E, 2, 4>(product, ask),
+            (3, 2) => S::tile::<E, 3, 2>(product, ask),
+            (3, 3) => S::tile::<E, 3, 3>(product, ask),
+            (3, 4) => S::tile::<E, 3, 4>(product, ask),
+            (4, 2) => S::tile::<E, 4, 2>(product, ask),
+            (4, 3) => S::tile::<E, 4, 3>(product, ask),
+            (4, 4) => S::tile::<E, 4, 4>(product, ask),
+            (5, 1) => S::tile::<E, 5, 1>(product, ask),
+            (5, 2) => S::tile::<E, 5, 2>(product, ask),
+            (6, 1) => S::tile::<E, 6, 1>(product, ask),
+            (6, 2) => S::tile::<E, 6, 2>(product, ask),
+            (7, 1) => S::tile::<E, 7, 1>(product, ask),
+            (7, 2) => S::tile::<E, 7, 2>(product, ask),
+            (8, 1) => S::tile::<E, 8, 1>(product, ask),
+            (8, 2) => S::tile::<E, 8, 2>(product, ask),
             _ => unreachable!("bug in unisono: a tile of {rows} × {vectors}"),
         }
     }
@@ -193,7 +220,7 @@ unsafe fn by_size<S: Micro>(rows: usize, vectors: usize, product: &Product, ask:
 /// # Safety
 /// As for [`Micro::tile`].
 #[inline(always)]
-unsafe fn body<S: Micro, const R: usize, const V: usize>(s: S, product: &Product, ask: &Ask) {
+unsafe fn body<S: Micro, E: Element, const R: usize, const V: usize>(s: S, product: &Product<E>, ask: &Ask) {
     let p = *product;
     let mut sums = [[s.zero(); V]; R];
     // SAFETY: the caller's promise, here and below.
@@ -230,9 +257,9 @@ unsafe fn body<S: Micro, const R: usize, const V: usize>(s: S, product: &Product
 /// # Safety
 /// As for [`Micro::tile`].
 #[inline(always)]
-unsafe fn every<S: Micro, const R: usize, const V: usize>(
+unsafe fn every<S: Micro, E: Element, const R: usize, const V: usize>(
     s: S,
-    p: &Product,
+    p: &Product<E>,
     from: usize,
     to: usize,
     ask: &Ask,
@@ -266,10 +293,15 @@ unsafe fn every<S: Micro, const R: usize, const V: usize>(
 /// # Safety
 /// As for [`Micro::tile`].
 #[inline(always)]
-unsafe fn step<S: Micro, const R: usize, const V: usize>(s: S, p: &Product, t: usize, sums: &mut [[S::F; V]; R]) {
+unsafe fn step<S: Micro, E: Element, const R: usize, const V: usize>(
+    s: S,
+    p: &Product<E>,
+    t: usize,
+    sums: &mut [[S::F; V]; R],
+) {
     // SAFETY: step `t` of the product.
     unsafe {
-        let b: [S::F; V] = std::array::from_fn(|v| s.load(p.b.add(t * p.b_step + v * LANES)));
+        let b: [S::F; V] = std::array::from_fn(|v| E::load(s, p.b.add(t * p.b_step + v * LANES)));
         for (r, sums) in sums.iter_mut().enumerate() {
             let a = s.splat(*p.a.add(r * p.a_row + t * p.a_step));
             for (sum, b) in sums.iter_mut().zip(b) {
@@ -284,9 +316,9 @@ unsafe fn step<S: Micro, const R: usize, const V: usize>(s: S, p: &Product, t: u
 /// # Safety
 /// As for [`Micro::tile`].
 #[inline(always)]
-unsafe fn some<S: Simd, const R: usize, const V: usize>(
+unsafe fn some<S: Micro, E: Element, const R: usize, const V: usize>(
     s: S,
-    p: &Product,
+    p: &Product<E>,
     wanted: u64,
     seen: &[u64; R],
     sums: &mut [[S::F; V]; R],
@@ -301,7 +333,7 @@ unsafe fn some<S: Simd, const R: usize, const V: usize>(
             unsafe {
                 let a = s.splat(*p.a.add(r * p.a_row + t * p.a_step));
                 for (v, sum) in local.iter_mut().enumerate() {
-                    *sum = s.fma(a, s.load(p.b.add(t * p.b_step + v * LANES)), *sum);
+                    *sum = s.fma(a, E::load(s, p.b.add(t * p.b_step + v * LANES)), *sum);
                 }
             }
         }

@@ -198,6 +198,16 @@ impl Attention<'_> {
         self.heads_per_group * self.queries
     }
 
+    /// The query head of the group, and its query, that are row `row`.
+    #[inline(always)]
+    fn head_and_query(&self, row: usize) -> (usize, usize) {
+        // A division is slow, and most groups have one head.
+        match row < self.queries {
+            true => (0, row),
+            false => (row / self.queries, row % self.queries),
+        }
+    }
+
     fn cuts(&self) -> usize {
         match self.batch * self.groups >= ENOUGH_TILES {
             true => 1,
