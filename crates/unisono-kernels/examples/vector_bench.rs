@@ -109,8 +109,8 @@ fn main() {
             norm_param_grad(
                 isa,
                 &share,
-                &x,
-                &dy,
+                (&x).into(),
+                (&dy).into(),
                 Some(&mean),
                 &rstd,
                 cols,
@@ -126,7 +126,7 @@ fn main() {
             column_sums(
                 isa,
                 &share,
-                &dy,
+                (&dy).into(),
                 cols,
                 0,
                 cols,
@@ -204,7 +204,7 @@ fn bf16(isa: Isa, x: &[f32], cols: usize, affine: (&[f32], &[f32]), statistics: 
         column_sums(
             isa,
             &share,
-            &half,
+            (&half).into(),
             cols,
             0,
             cols,
@@ -218,8 +218,8 @@ fn bf16(isa: Isa, x: &[f32], cols: usize, affine: (&[f32], &[f32]), statistics: 
         norm_param_grad(
             isa,
             &share,
-            &half,
-            &half,
+            (&half).into(),
+            (&half).into(),
             mean,
             rstd,
             cols,

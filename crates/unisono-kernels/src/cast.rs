@@ -9,7 +9,10 @@ use crate::simd::{LANES, Simd, dispatch};
 /// # Panics
 /// If the lengths differ: a bug in unisono.
 pub fn cast<'a>(isa: Isa, from: impl Into<Floats<'a>>, to: impl Into<FloatsMut<'a>>) {
-    let (from, to) = (from.into(), to.into());
+    cast_of(isa, from.into(), to.into());
+}
+
+fn cast_of(isa: Isa, from: Floats<'_>, to: FloatsMut<'_>) {
     assert!(
         from.len() == to.len(),
         "bug in unisono: a cast of {} elements to {}",

@@ -35,7 +35,10 @@ pub fn dropout<'a>(
     x: impl Into<Floats<'a>>,
     y: impl Into<FloatsMut<'a>>,
 ) {
-    let (x, y) = (x.into(), y.into());
+    dropout_of(isa, stream, first_element, p, x.into(), y.into());
+}
+
+fn dropout_of(isa: Isa, stream: &Stream, first_element: u64, p: f32, x: Floats<'_>, y: FloatsMut<'_>) {
     assert!(
         x.len() == y.len(),
         "bug in unisono: dropout of {} elements to {}",
@@ -67,7 +70,18 @@ pub fn dropout_add<'a>(
     residual: impl Into<Floats<'a>>,
     y: impl Into<FloatsMut<'a>>,
 ) {
-    let (x, residual, y) = (x.into(), residual.into(), y.into());
+    dropout_add_of(isa, stream, first_element, p, x.into(), residual.into(), y.into());
+}
+
+fn dropout_add_of(
+    isa: Isa,
+    stream: &Stream,
+    first_element: u64,
+    p: f32,
+    x: Floats<'_>,
+    residual: Floats<'_>,
+    y: FloatsMut<'_>,
+) {
     assert!(
         x.len() == y.len() && residual.len() == y.len(),
         "bug in unisono: dropout of {} elements with {} to {}",

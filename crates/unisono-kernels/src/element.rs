@@ -1,7 +1,8 @@
 //! What arrays hold: f32, or bf16 that is f32 wherever it is computed with.
 //!
 //! A kernel that takes either is one source over [`Element`]: elements become lanes of f32 as they are read, and are rounded
-//! once, to nearest even, as they are written. Its public entry takes [`Floats`], plain slices of one kind or the other.
+//! once, to nearest even, as they are written. Its public entry takes [`Floats`], plain slices of one kind or the other, or
+//! what turns into them; then the work is done by a function that takes [`Floats`], so that it is compiled only once.
 
 use crate::out::Out;
 use crate::simd::{LANES, Simd};

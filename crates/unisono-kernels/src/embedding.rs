@@ -64,11 +64,11 @@ fn gather_rows<E: Element>(table: &[E], cols: usize, first_row: u32, rows: usize
 /// If the lengths do not fit: a bug in unisono.
 // The arguments are the signature that the runtime's commands are coded against.
 #[allow(clippy::too_many_arguments)]
-pub fn embedding_grad<'a>(
+pub fn embedding_grad(
     isa: Isa,
     share: &Share,
     ids: &[u32],
-    dy: impl Into<Floats<'a>>,
+    dy: Floats<'_>,
     cols: usize,
     first_row: u32,
     row_from: usize,
@@ -77,7 +77,6 @@ pub fn embedding_grad<'a>(
     slot: usize,
     scratch: &mut Scratch,
 ) {
-    let dy = dy.into();
     let tokens = ids.len();
     assert!(
         tokens == share.addends() && dy.len() == tokens * cols && u32::try_from(tokens).is_ok(),

@@ -71,7 +71,7 @@ proptest! {
                     let dy = &dy[part.start * cols..part.end * cols];
                     let ids = &ids[part.clone()];
                     embedding_grad(
-                        isa, &share, ids, dy, cols, first_row, from, to, Out::new(&mut out), slot, &mut scratch,
+                        isa, &share, ids, dy.into(), cols, first_row, from, to, Out::new(&mut out), slot, &mut scratch,
                     );
                 }
                 for v in 0..rows {
@@ -112,7 +112,7 @@ fn negative_zeros_add_up_to_zero() {
         Isa::detect(),
         &share,
         &[0; 4],
-        &[-0.0; 4],
+        (&[-0.0; 4]).into(),
         1,
         0,
         0,
@@ -136,7 +136,7 @@ fn another_order_gives_other_bits() {
         Isa::detect(),
         &share,
         &[0; 768],
-        &dy,
+        (&dy).into(),
         1,
         0,
         0,

@@ -68,7 +68,7 @@ proptest! {
                 for from in (0..cols).step_by(tile).rev() {
                     let to = (from + tile).min(cols);
                     let out = Out::new(&mut out[..size]);
-                    column_sums(isa, &share, part, stride, from, to, out, cols, &mut scratch);
+                    column_sums(isa, &share, part.into(), stride, from, to, out, cols, &mut scratch);
                 }
                 for c in 0..cols {
                     let want = spans(units, open, pair[1], |u| unit(c, u));
@@ -241,7 +241,7 @@ fn another_order_gives_other_bits() {
     column_sums(
         Isa::detect(),
         &share,
-        &x,
+        (&x).into(),
         cols,
         0,
         cols,

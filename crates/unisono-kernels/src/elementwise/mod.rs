@@ -97,7 +97,11 @@ impl Binary {
 /// # Panics
 /// If lengths or kinds differ: a bug in unisono.
 pub fn unary<'a>(isa: Isa, op: Unary, x: impl Into<Floats<'a>>, y: impl Into<FloatsMut<'a>>) {
-    match (x.into(), y.into()) {
+    unary_of(isa, op, x.into(), y.into());
+}
+
+fn unary_of(isa: Isa, op: Unary, x: Floats<'_>, y: FloatsMut<'_>) {
+    match (x, y) {
         (Floats::F32(x), FloatsMut::F32(y)) => {
             dispatch!(isa, unary_lanes::<_, f32>(op: Unary, x: &[f32], y: &mut [f32]));
         }
@@ -119,7 +123,11 @@ pub fn unary_grad<'a>(
     dy: impl Into<Floats<'a>>,
     dx: impl Into<FloatsMut<'a>>,
 ) {
-    match (x.into(), dy.into(), dx.into()) {
+    unary_grad_of(isa, op, x.into(), dy.into(), dx.into());
+}
+
+fn unary_grad_of(isa: Isa, op: Unary, x: Floats<'_>, dy: Floats<'_>, dx: FloatsMut<'_>) {
+    match (x, dy, dx) {
         (Floats::F32(x), Floats::F32(dy), FloatsMut::F32(dx)) => {
             dispatch!(isa, unary_grad_lanes::<_, f32>(op: Unary, x: &[f32], dy: &[f32], dx: &mut [f32]));
         }
@@ -141,7 +149,11 @@ pub fn binary<'a>(
     b: impl Into<Floats<'a>>,
     y: impl Into<FloatsMut<'a>>,
 ) {
-    match (a.into(), b.into(), y.into()) {
+    binary_of(isa, op, a.into(), b.into(), y.into());
+}
+
+fn binary_of(isa: Isa, op: Binary, a: Floats<'_>, b: Floats<'_>, y: FloatsMut<'_>) {
+    match (a, b, y) {
         (Floats::F32(a), Floats::F32(b), FloatsMut::F32(y)) => {
             dispatch!(isa, binary_lanes::<_, f32>(op: Binary, a: &[f32], b: &[f32], y: &mut [f32]));
         }
@@ -157,7 +169,11 @@ pub fn binary<'a>(
 /// # Panics
 /// If lengths or kinds differ: a bug in unisono.
 pub fn binary_scalar<'a>(isa: Isa, op: Binary, a: impl Into<Floats<'a>>, b: f32, y: impl Into<FloatsMut<'a>>) {
-    match (a.into(), y.into()) {
+    binary_scalar_of(isa, op, a.into(), b, y.into());
+}
+
+fn binary_scalar_of(isa: Isa, op: Binary, a: Floats<'_>, b: f32, y: FloatsMut<'_>) {
+    match (a, y) {
         (Floats::F32(a), FloatsMut::F32(y)) => {
             dispatch!(isa, binary_scalar_lanes::<_, f32>(op: Binary, a: &[f32], b: f32, y: &mut [f32]));
         }
@@ -173,7 +189,11 @@ pub fn binary_scalar<'a>(isa: Isa, op: Binary, a: impl Into<Floats<'a>>, b: f32,
 /// # Panics
 /// If lengths or kinds differ: a bug in unisono.
 pub fn scalar_binary<'a>(isa: Isa, op: Binary, a: f32, b: impl Into<Floats<'a>>, y: impl Into<FloatsMut<'a>>) {
-    match (b.into(), y.into()) {
+    scalar_binary_of(isa, op, a, b.into(), y.into());
+}
+
+fn scalar_binary_of(isa: Isa, op: Binary, a: f32, b: Floats<'_>, y: FloatsMut<'_>) {
+    match (b, y) {
         (Floats::F32(b), FloatsMut::F32(y)) => {
             dispatch!(isa, scalar_binary_lanes::<_, f32>(op: Binary, a: f32, b: &[f32], y: &mut [f32]));
         }

@@ -27,11 +27,11 @@ const ROWS: usize = 4;
 /// If lengths or kinds do not fit: a bug in unisono.
 // The arguments are the signature that the runtime's commands are coded against.
 #[allow(clippy::too_many_arguments)]
-pub fn norm_param_grad<'a>(
+pub fn norm_param_grad(
     isa: Isa,
     share: &Share,
-    x: impl Into<Floats<'a>>,
-    dy: impl Into<Floats<'a>>,
+    x: Floats<'_>,
+    dy: Floats<'_>,
     mean: Option<&[f32]>,
     rstd: &[f32],
     cols: usize,
@@ -42,7 +42,6 @@ pub fn norm_param_grad<'a>(
     slot: usize,
     scratch: &mut Scratch,
 ) {
-    let (x, dy) = (x.into(), dy.into());
     let rows = rstd.len();
     assert!(
         rows <= share.addends()

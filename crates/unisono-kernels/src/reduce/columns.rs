@@ -21,10 +21,10 @@ const CHUNK: usize = 1024;
 /// If `x` or `out` is too short for the share: a bug in unisono.
 // The arguments are the signature that the runtime's commands are coded against.
 #[allow(clippy::too_many_arguments)]
-pub fn column_sums<'a>(
+pub fn column_sums(
     isa: Isa,
     share: &Share,
-    x: impl Into<Floats<'a>>,
+    x: Floats<'_>,
     row_stride: usize,
     col_from: usize,
     col_to: usize,
@@ -32,7 +32,6 @@ pub fn column_sums<'a>(
     slot: usize,
     scratch: &mut Scratch,
 ) {
-    let x = x.into();
     let rows = share.addends();
     assert!(
         rows == 0 || (rows - 1) * row_stride + col_to <= x.len(),

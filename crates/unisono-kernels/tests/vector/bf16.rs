@@ -3,7 +3,7 @@
 use super::{assert_same, numbers};
 use unisono_kernels::cast::cast;
 use unisono_kernels::dropout::{dropout, dropout_add};
-use unisono_kernels::element::Bf16;
+use unisono_kernels::element::{Bf16, Floats};
 use unisono_kernels::elementwise::{Binary, Unary, binary, binary_scalar, scalar_binary, unary, unary_grad};
 use unisono_kernels::embedding::{embedding_grad, gather};
 use unisono_kernels::isa::Isa;
@@ -255,6 +255,11 @@ fn equal_sums(cols: usize, what: &str, sum: impl Fn(Share, std::ops::Range<usize
     }
 }
 
+/// One of the two.
+fn either<'a>(wide: bool, x: &'a [f32], half: &'a [Bf16]) -> Floats<'a> {
+    if wide { x.into() } else { half.into() }
+}
+
 #[test]
 fn sums_over_tokens() {
     let rows = 780;
@@ -265,10 +270,8 @@ fn sums_over_tokens() {
         equal_sums(cols, "column sums", |share, columns, out, wide, scratch| {
             let part = share.from * 130 * cols..share.to * 130 * cols;
             let (isa, from, to) = (scratch.isa(), columns.start, columns.end);
-            match wide {
-                false => column_sums(isa, &share, &dy[part], cols, from, to, out, cols, scratch),
-                true => column_sums(isa, &share, &wide_dy[part], cols, from, to, out, cols, scratch),
-            }
+            let dy = either(wide, &wide_dy[part.clone()], &dy[part]);
+            column_sums(isa, &share, dy, cols, from, to, out, cols, scratch);
         });
         for gains in [false, true] {
             equal_sums(cols, "a norm's parameters", |share, columns, out, wide, scratch| {
@@ -277,17 +280,11 @@ fn sums_over_tokens() {
                 let (mean, rstd) = (Some(&mean[tokens.clone()]), &rstd[tokens]);
                 let (isa, from, to) = (scratch.isa(), columns.start, columns.end);
                 let (gamma, beta) = (gains.then_some(out), (!gains).then_some(out));
-                if wide {
-                    let (x, dy) = (&wide_x[part.clone()], &wide_dy[part]);
-                    norm_param_grad(
-                        isa, &share, x, dy, mean, rstd, cols, from, to, gamma, beta, cols, scratch,
-                    );
-                } else {
-                    let (x, dy) = (&x[part.clone()], &dy[part]);
-                    norm_param_grad(
-                        isa, &share, x, dy, mean, rstd, cols, from, to, gamma, beta, cols, scratch,
-                    );
-                }
+                let x = either(wide, &wide_x[part.clone()], &x[part.clone()]);
+                let dy = either(wide, &wide_dy[part.clone()], &dy[part]);
+                norm_param_grad(
+                    isa, &share, x, dy, mean, rstd, cols, from, to, gamma, beta, cols, scratch,
+                );
             });
         }
     }
@@ -313,22 +310,8 @@ fn tables() {
             let isa = scratch.isa();
             // The parts of the elements, moved to the next whole row.
             let (from, to) = (elements.start.div_ceil(cols), elements.end.div_ceil(cols));
-            match wide {
-                false => embedding_grad(isa, &share, ids, &dy[at], cols, 2, from, to, out, rows * cols, scratch),
-                true => embedding_grad(
-                    isa,
-                    &share,
-                    ids,
-                    &wide_dy[at],
-                    cols,
-                    2,
-                    from,
-                    to,
-                    out,
-                    rows * cols,
-                    scratch,
-                ),
-            }
+            let dy = either(wide, &wide_dy[at.clone()], &dy[at]);
+            embedding_grad(isa, &share, ids, dy, cols, 2, from, to, out, rows * cols, scratch);
         },
     );
 }
