@@ -45,6 +45,7 @@ struct Model {
     groups: usize,
     tied: bool,
     tokens: usize,
+    dtype: &'static str,
 }
 
 const DEFAULT: Model = Model {
@@ -52,6 +53,7 @@ const DEFAULT: Model = Model {
     groups: 12,
     tied: true,
     tokens: 32,
+    dtype: "f32",
 };
 
 fn folder(name: &str) -> PathBuf {
@@ -94,6 +96,7 @@ fn yaml(model: Model, layout: Layout, data: &Path, max_steps: Option<u64>) -> St
   validation_batch_size: 8
   eval_every: 10
   model_save_interval: 10
+  dtype: {dtype}
   use_clip_grad_norm: true
   clip_grad_norm_max_norm: 0.5
   optimizer: {{type: AdamW, lr: 3e-3, beta2: 0.95, weight_decay: 0.1}}
@@ -120,6 +123,7 @@ device_config:
         } else {
             "warmup_linear"
         },
+        dtype = model.dtype,
         heads = model.heads,
         groups = model.groups,
         tokens = model.tokens,
@@ -232,6 +236,12 @@ fn run(name: &str, model: Model, layout: Layout) -> Outcome {
 }
 
 fn same_on(name: &str, model: Model, layouts: &[Layout]) {
+    for dtype in ["f32", "bf16"] {
+        same_in(&format!("{name}-{dtype}"), Model { dtype, ..model }, layouts);
+    }
+}
+
+fn same_in(name: &str, model: Model, layouts: &[Layout]) {
     let base = run(&format!("{name}-base"), model, PLAIN);
     assert_eq!(base.steps.len(), 30, "the run is 30 steps long");
     assert!(base.steps[29].1 != base.steps[0].1, "the model learns something");
@@ -359,6 +369,7 @@ fn other_models() {
         groups: 6,
         tied: false,
         tokens: 20,
+        dtype: "f32",
     };
     same_on("grouped", grouped, &layouts);
     // 96 and 100 tokens: leaves that are no powers of two.

@@ -72,7 +72,7 @@ impl Optimizer for AdamW {
                 m: m.buffer(),
                 v: v.buffer(),
                 g: gradient.buffer(),
-                copy: None,
+                copy: parameter.tensor.copy_buffer(),
             })?;
         }
         Ok(())

@@ -67,7 +67,7 @@ impl Optimizer for Sgd {
                 p: parameter.tensor.buffer(),
                 momentum: self.momentum.get(index).map(Tensor::buffer),
                 g: gradient.buffer(),
-                copy: None,
+                copy: parameter.tensor.copy_buffer(),
             })?;
         }
         Ok(())

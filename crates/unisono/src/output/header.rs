@@ -4,7 +4,9 @@ use super::Out;
 use super::numbers::{bytes, counted, grouped};
 use crate::machine;
 use serde_json::{Value, json};
+use unisono_kernels::gemm::bf16_instruction;
 use unisono_kernels::isa::Isa;
+use unisono_tensor::Dtype;
 use unisono_train::Plan;
 use unisono_train::config::{OptimizerConfig, OptimizerRule, RunConfig, SchedulerConfig};
 use unisono_train::dataset::Dataset;
@@ -95,10 +97,21 @@ impl Header<'_> {
                 vec![optimizer(&config.optimizer), schedule(&config.scheduler), self.length()],
             ),
             ("seed", vec![training.seed.to_string()]),
-            ("precision", vec![format!("f32, {}", self.isa.name())]),
+            ("precision", vec![self.precision()]),
             ("exact", plan.exactness.clone()),
             ("memory", vec![self.memory()]),
         ]
+    }
+
+    fn precision(&self) -> String {
+        let isa = self.isa.name();
+        match self.config.training.dtype {
+            Dtype::Bf16 => format!(
+                "bf16 activations and products ({}); f32 weights, sums, norms, softmax, loss and optimizer state; {isa}",
+                bf16_instruction()
+            ),
+            _ => format!("f32, {isa}"),
+        }
     }
 
     fn length(&self) -> String {
@@ -214,7 +227,8 @@ impl Header<'_> {
                 "effective": plan.batch.effective(),
                 "targets": plan.batch.effective() * plan.spec.targets_per_sequence(),
             },
-            "precision": "f32",
+            "precision": self.config.training.dtype.name(),
+            "bf16_instruction": (self.config.training.dtype == Dtype::Bf16).then(bf16_instruction),
             "isa": self.isa.name(),
             "exactness": plan.exactness,
             "memory": {"peak_per_device": plan.memory.peak, "by_kind": by_kind},
