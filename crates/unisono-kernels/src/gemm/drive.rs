@@ -1,8 +1,8 @@
 //! One tile of C: blocks of the contracted dimension, packed panels, register tiles.
 
-use super::arithmetic::Arithmetic;
+use super::arithmetic::{Arithmetic, Single};
 use super::blocks::{Block, Blocks, MAX_LEAVES};
-use super::epilogue::{Finish, finish};
+use super::epilogue::Finish;
 use super::feed::{Feed, Side};
 use super::kernel::{Job, Kernel, Merges, Micro};
 use super::tiling::Tile;
@@ -300,7 +300,14 @@ impl<K: Kernel, A: Arithmetic<K>> Run<'_, K, A> {
             for level_below in 1..=popped {
                 prefetch_rows::<K>(micro.below.wrapping_sub(level_below * level), K::NR, rows, vectors);
             }
-            prefetch_rows::<K>(dst, dst_stride, rows, vectors);
+            if last && !direct {
+                for r in 0..rows {
+                    K::prefetch(g.c_address(c + r * g.c_row));
+                    K::prefetch(g.c_address(c + r * g.c_row + cols - 1));
+                }
+            } else {
+                prefetch_rows::<K>(dst, dst_stride, rows, vectors);
+            }
             K::micro::<A>(&micro, rows, vectors);
             for l in 0..mine {
                 let from = self.rooms.local.add(l * entry);
@@ -318,10 +325,8 @@ impl<K: Kernel, A: Arithmetic<K>> Run<'_, K, A> {
                 }
                 if !direct {
                     let from = (self.rooms.sums.cast_const(), K::NR);
-                    finish(
-                        K::ISA,
-                        Finish::of(g, from, c + top * g.slot, self.tile.col + j, (rows, cols)),
-                    );
+                    let to = (c + top * g.slot, self.tile.col + j);
+                    K::call::<Single, _>(Finish::of(g, from, to, (rows, cols)));
                 }
             }
         }

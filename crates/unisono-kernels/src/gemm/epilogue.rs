@@ -1,11 +1,12 @@
 //! What happens to a finished sum on its way to memory: bias, the value before the activation, activation.
 
+use super::arithmetic::Arithmetic;
+use super::kernel::{Kernel, Work};
 use super::{Activation, Gemm};
 use crate::element::{Bf16, Element, OutFloats, mixed};
 use crate::elementwise;
-use crate::isa::Isa;
 use crate::out::Out;
-use crate::simd::{LANES, Simd, dispatch};
+use crate::simd::{LANES, Simd};
 
 /// Sums and where they go: a register tile's, or some rows of a strip.
 #[derive(Clone, Copy)]
@@ -30,9 +31,9 @@ enum To {
 }
 
 impl Finish {
-    /// `rows × cols` of the sums `from` (and the distance of their rows), to element `c` of C and on, whose first column is
-    /// column `col` of the product.
-    pub fn of(g: &Gemm, from: (*const f32, usize), c: usize, col: usize, (rows, cols): (usize, usize)) -> Finish {
+    /// `rows × cols` of the sums `from` (and the distance of their rows), to element `c` of C and on, which is in column `col`
+    /// of the product.
+    pub fn of(g: &Gemm, from: (*const f32, usize), (c, col): (usize, usize), (rows, cols): (usize, usize)) -> Finish {
         let to = match (g.c, g.pre) {
             (OutFloats::F32(to), None) => To::F32(at(to, c), std::ptr::null_mut()),
             (OutFloats::F32(to), Some(OutFloats::F32(pre))) => To::F32(at(to, c), at(pre, c)),
@@ -57,12 +58,17 @@ fn at<T>(out: Out<T>, element: usize) -> *mut T {
     out.as_ptr().wrapping_add(element)
 }
 
-/// Carries out a [`Finish`].
-///
-/// # Safety
-/// The CPU has `isa`, and the pointers reach as far as the fields say.
-pub(super) unsafe fn finish(isa: Isa, f: Finish) {
-    dispatch!(isa, finish_lanes(f: Finish));
+impl<K: Kernel, A: Arithmetic<K>> Work<K, A> for Finish {
+    type Result = ();
+
+    /// Carries it out; the pointers reach as far as the fields say.
+    #[inline(always)]
+    unsafe fn run(self, s: K) {
+        match self.to {
+            To::F32(to, pre) => activated(s, self, to, pre),
+            To::Bf16(to, pre) => activated(s, self, to, pre),
+        }
+    }
 }
 
 /// An activation as a type: a function passed to the loop would not surely be inlined where the lanes' features are.
@@ -112,14 +118,6 @@ impl Act for Silu {
 }
 
 #[inline(always)]
-fn finish_lanes<S: Simd>(s: S, f: Finish) {
-    match f.to {
-        To::F32(to, pre) => activated(s, f, to, pre),
-        To::Bf16(to, pre) => activated(s, f, to, pre),
-    }
-}
-
-#[inline(always)]
 fn activated<S: Simd, E: Element>(s: S, f: Finish, to: *mut E, pre: *mut E) {
     match f.activation {
         Activation::None => rows::<S, Same, E>(s, f, to, pre),
@@ -135,7 +133,7 @@ fn rows<S: Simd, A: Act, E: Element>(s: S, f: Finish, to: *mut E, pre: *mut E) {
     let mut j = 0;
     while j < f.cols {
         let n = (f.cols - j).min(LANES);
-        // SAFETY: `n` elements of each row from column `j` on, by `finish`'s promise.
+        // SAFETY: `n` elements of each row from column `j` on, by the promise to `run`.
         unsafe {
             let bias = if f.bias.is_null() {
                 None
@@ -143,15 +141,27 @@ fn rows<S: Simd, A: Act, E: Element>(s: S, f: Finish, to: *mut E, pre: *mut E) {
                 Some(s.load_partial(f.bias.add(j), n))
             };
             for i in 0..f.rows {
-                let mut x = s.load_partial(f.from.add(i * f.from_stride + j), n);
-                if let Some(bias) = bias {
-                    x = s.add(x, bias);
-                }
+                let from = f.from.add(i * f.from_stride + j);
                 let at = i * f.to_stride + j;
-                if !pre.is_null() {
-                    E::store_partial(s, pre.add(at), x, n);
+                if n == LANES {
+                    let mut x = s.load(from);
+                    if let Some(bias) = bias {
+                        x = s.add(x, bias);
+                    }
+                    if !pre.is_null() {
+                        E::store(s, pre.add(at), x);
+                    }
+                    E::store(s, to.add(at), A::value(s, x));
+                } else {
+                    let mut x = s.load_partial(from, n);
+                    if let Some(bias) = bias {
+                        x = s.add(x, bias);
+                    }
+                    if !pre.is_null() {
+                        E::store_partial(s, pre.add(at), x, n);
+                    }
+                    E::store_partial(s, to.add(at), A::value(s, x), n);
                 }
-                E::store_partial(s, to.add(at), A::value(s, x), n);
             }
         }
         j += LANES;

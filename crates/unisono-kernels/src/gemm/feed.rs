@@ -11,16 +11,17 @@ use crate::simd::LANES;
 /// A matrix side to be packed: outputs are rows of A or columns of B, steps run along the contracted dimension.
 #[derive(Clone, Copy)]
 pub(super) struct Side {
-    /// Output 0, the call's first addend.
+    /// Output 0, step 0; of odd leaves the call's first addend.
     src: *const u8,
     /// Bytes between outputs, between addends, of an element.
-    pub out: usize,
+    out: usize,
     pub addend: usize,
     size: usize,
-    /// Addends of a step and of a leaf. A leaf of an odd number of addends ends with a step that lacks its last.
+    /// Bytes between steps, where leaves are not odd.
     step: usize,
-    leaf: usize,
-    /// First step, counted from the call's first.
+    /// Addends of a leaf if it ends with a step that lacks its last one; otherwise 0.
+    odd_leaf: usize,
+    /// The first step, where leaves are odd.
     first: usize,
 }
 
@@ -48,8 +49,8 @@ impl Side {
             out: out * size,
             addend: addend * size,
             size,
-            step: A::ADDENDS,
-            leaf,
+            step: addend * size * A::ADDENDS,
+            odd_leaf: if leaf.is_multiple_of(A::ADDENDS) { 0 } else { leaf },
             first: 0,
         }
     }
@@ -61,32 +62,37 @@ impl Side {
             out: 0,
             addend: 0,
             size: 0,
-            step: 1,
-            leaf: 0,
+            step: 0,
+            odd_leaf: 0,
             first: 0,
         }
     }
 
     /// The side from this output and step on.
+    #[inline(always)]
     pub fn at(&self, output: usize, step: usize) -> Side {
-        Side {
-            src: self.src.wrapping_add(output * self.out),
-            first: self.first + step,
-            ..*self
+        let src = self.src.wrapping_add(output * self.out);
+        if self.odd_leaf == 0 {
+            Side {
+                src: src.wrapping_add(step * self.step),
+                ..*self
+            }
+        } else {
+            Side {
+                src,
+                first: self.first + step,
+                ..*self
+            }
         }
-    }
-
-    fn has_odd_leaves(&self) -> bool {
-        !self.leaf.is_multiple_of(self.step)
     }
 
     /// How it lies in memory.
     #[inline(always)]
     pub fn layout(&self) -> Layout {
-        if self.has_odd_leaves() {
+        if self.odd_leaf > 0 {
             Layout::Other
         } else if self.out == self.size {
-            Layout::Outputs(self.step * self.addend)
+            Layout::Outputs(self.step)
         } else if self.addend == self.size {
             Layout::Steps(self.out)
         } else {
@@ -94,17 +100,16 @@ impl Side {
         }
     }
 
-    /// Where the first addend of a step of output 0 is.
+    /// Where the first addend of output 0 and step 0 is.
     #[inline(always)]
-    pub fn address(&self, step: usize) -> *const u8 {
-        let step = self.first + step;
-        let addend = if self.has_odd_leaves() {
-            let steps = self.leaf.div_ceil(self.step);
-            step / steps * self.leaf + step % steps * self.step
+    pub fn address(&self) -> *const u8 {
+        if self.odd_leaf == 0 {
+            self.src
         } else {
-            step * self.step
-        };
-        self.src.wrapping_add(addend * self.addend)
+            let steps = self.odd_leaf.div_ceil(2);
+            let addend = self.first / steps * self.odd_leaf + self.first % steps * 2;
+            self.src.wrapping_add(addend * self.addend)
+        }
     }
 
     /// One word of a panel.
@@ -112,15 +117,16 @@ impl Side {
     /// # Safety
     /// The output has the step.
     pub unsafe fn word(&self, output: usize, step: usize) -> u32 {
-        let from = self.address(step).wrapping_add(output * self.out);
+        let side = self.at(output, step);
+        let from = side.address();
         // SAFETY: the caller's promise; an odd leaf's last step has one addend only.
         unsafe {
-            if self.step == 1 {
+            if self.size == 4 {
                 return from.cast::<u32>().read();
             }
             let even = from.cast::<u16>().read();
-            let steps = self.leaf.div_ceil(self.step);
-            let odd = if self.has_odd_leaves() && (self.first + step) % steps + 1 == steps {
+            let steps = self.odd_leaf.div_ceil(2);
+            let odd = if steps > 0 && side.first % steps + 1 == steps {
                 0
             } else {
                 from.wrapping_add(self.addend).cast::<u16>().read()
@@ -144,7 +150,7 @@ impl Side {
                     dst,
                     width,
                 }),
-                Layout::Steps(out) => K::pack_steps(self.address(0), out, outs, k, dst, width),
+                Layout::Steps(out) => K::pack_steps(self.address(), out, outs, k, dst, width),
                 Layout::Other => pack_any(self, outs, k, dst, width),
             }
         }
@@ -154,11 +160,11 @@ impl Side {
     #[inline(always)]
     pub fn prefetch<K: Kernel>(&self, outs: usize, k: usize) {
         let (rows, len, stride) = match self.layout() {
-            Layout::Outputs(_) => (k * self.step, outs * self.size, self.addend),
+            Layout::Outputs(step) => (k * (step / self.addend.max(1)), outs * self.size, self.addend),
             Layout::Steps(out) => (outs, 4 * k, out),
             Layout::Other => return,
         };
-        let src = self.address(0);
+        let src = self.address();
         for row in 0..rows {
             let first = src.wrapping_add(row * stride);
             let mut line = (first as usize & !63) as *const u8;
@@ -259,13 +265,13 @@ impl Feed {
         Job {
             kind,
             count,
-            src: side.address(0),
+            src: side.src,
             stride,
             dst,
             ahead: if self.outs == 0 {
                 0
             } else {
-                self.side.at(0, self.at).address(0) as isize - side.address(0) as isize
+                self.side.at(0, self.at).src as isize - side.src as isize
             },
         }
     }

@@ -36,7 +36,11 @@ pub(super) struct Job {
 }
 
 /// The kinds of packing on the side.
+///
+/// As wide as its neighbours in [`Job`], which is copied a lot: of a byte and its padding the compiler copies pieces that
+/// are not those that were written, and the CPU waits for them.
 #[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
 pub(super) enum JobKind {
     /// One step of contiguous outputs: one vector, packed steps `MR` apart.
     CopyA,
@@ -241,7 +245,7 @@ impl<K: Kernel, A: Arithmetic<K>> Work<K, A> for PackOutputs<'_> {
     #[inline(always)]
     unsafe fn run(self, s: K) {
         let row = self.side.addend;
-        let mut src = self.side.address(0);
+        let mut src = self.side.address();
         let size = size_of::<A::Element>();
         // SAFETY: partial loads leave out what is not there. Stores run in ascending order, so that what they spill past a
         // step is overwritten by the next one.

@@ -183,6 +183,14 @@ impl Gemm<'_> {
         matches!(self.c, OutFloats::F32(_)) && !self.has_epilogue()
     }
 
+    /// Where an element of C is.
+    fn c_address(&self, element: usize) -> *const u8 {
+        match self.c {
+            OutFloats::F32(c) => c.as_ptr().wrapping_add(element).cast(),
+            OutFloats::Bf16(c) => c.as_ptr().wrapping_add(element).cast(),
+        }
+    }
+
     /// C's slots.
     ///
     /// # Panics

@@ -4,8 +4,8 @@
 //! (a weight `[n, k]` used transposed), small squares are transposed on the way.
 
 use super::Gemm;
-use super::arithmetic::Arithmetic;
-use super::epilogue::{Finish, finish};
+use super::arithmetic::{Arithmetic, Single};
+use super::epilogue::Finish;
 use super::feed::Side;
 use super::kernel::{Kernel, Work, pack_any};
 use crate::order::Tree;
@@ -111,7 +111,7 @@ pub(super) unsafe fn tile<K: Kernel, A: Arithmetic<K>>(
                 let part = Part {
                     a: a.add(l * leaf * m),
                     rows: m,
-                    b: b.at(j, l * leaf).address(0),
+                    b: b.at(j, l * leaf).address(),
                     b_stride: b.addend,
                     steps: leaf,
                     odd: !addends.is_multiple_of(A::ADDENDS),
@@ -166,10 +166,8 @@ unsafe fn write<K: Kernel>(g: &Gemm, stack: *mut f32, depth: usize, width: usize
                 }
                 continue;
             }
-            finish(
-                K::ISA,
-                Finish::of(g, (from.cast_const(), width), c + slot * g.slot, j, (g.m, cols)),
-            );
+            let sums = (from.cast_const(), width);
+            K::call::<Single, _>(Finish::of(g, sums, (c + slot * g.slot, j), (g.m, cols)));
         }
     }
 }
