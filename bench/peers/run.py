@@ -47,7 +47,6 @@ def arguments():
 
 def measure(args, scratch):
     """Everything; the result as it is written to `--out`, the rows, and whether unisono failed somewhere."""
-    began = time.monotonic()
     unisono = args.unisono.absolute() if args.unisono else environment.build_unisono()
     version = process.run([unisono, "--version"])
     if version.code != 0:
@@ -59,6 +58,7 @@ def measure(args, scratch):
     except Unavailable as error:
         python, no_python = None, str(error)
         say(no_python)
+    began = time.monotonic()
     cores = environment.pin(args.threads)
     cache = HERE / ".venv" / "inductor"
     session = works.Session(unisono, python, no_python, cache, scratch, args.threads, args.rounds, args.quick)
