@@ -21,6 +21,8 @@ pub(super) struct Ask {
     pub rows: usize,
     /// Cache lines of a row.
     pub lines: usize,
+    /// Whether into the first level.
+    pub first_level: bool,
 }
 
 /// What will be needed soon, latest note first.
@@ -28,17 +30,22 @@ pub(super) struct Ahead {
     notes: [Ask; NOTES],
     count: usize,
     lines: usize,
+    first_level: bool,
     /// Rows that a register tile asks for.
     quota: usize,
 }
 
 impl Ahead {
-    /// Nothing noted; rows will have `bytes` bytes.
-    pub fn new(bytes: usize, quota: usize) -> Ahead {
+    /// Nothing noted; rows will have `bytes` bytes, and each register tile asks for `quota` rows.
+    ///
+    /// They go into the first level where `many` tiles pass until they are needed: the second hides much less. Where a few
+    /// tiles ask for all of the next block, as while decoding, they would displace this block there.
+    pub fn new(bytes: usize, quota: usize, many: bool) -> Ahead {
         Ahead {
             notes: [Ahead::nothing(); NOTES],
             count: 0,
             lines: bytes.div_ceil(LINE),
+            first_level: many,
             quota,
         }
     }
@@ -49,6 +56,7 @@ impl Ahead {
             stride: 0,
             rows: 0,
             lines: 0,
+            first_level: false,
         }
     }
 
@@ -64,6 +72,7 @@ impl Ahead {
             stride: stride * size_of::<E>(),
             rows,
             lines: self.lines,
+            first_level: self.first_level,
         };
         self.count += 1;
     }

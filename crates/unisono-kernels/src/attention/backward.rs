@@ -122,7 +122,7 @@ pub(super) fn run<S: Micro, E: Element>(
         dk: take(&mut rest, all_keys),
         dv: take(&mut rest, all_keys),
     };
-    let mut ahead = Ahead::new(d * size_of::<E>(), QUOTA);
+    let mut ahead = Ahead::new(d * size_of::<E>(), QUOTA, true);
     for head in part.heads.clone() {
         queries.dq.fill(0.0);
         read_queries(s, a, arrays, &part, (head, 0), &mut queries);

@@ -104,7 +104,8 @@ pub(super) fn run<S: Micro, E: Element>(s: S, a: &Attention, arrays: &Arrays<E>,
     // A block of keys and values should have been asked for when the one before it is done.
     let width = (S::ACCUMULATORS / count.clamp(1, S::ROWS)).min(4) * LANES;
     let tiles = count.div_ceil(S::ROWS) * (BLOCK.div_ceil(width) + padded.div_ceil(width));
-    let mut ahead = Ahead::new(d * size_of::<E>(), (2 * BLOCK).div_ceil(tiles.max(1)).clamp(4, BLOCK));
+    let quota = (2 * BLOCK).div_ceil(tiles.max(1)).clamp(4, BLOCK);
+    let mut ahead = Ahead::new(d * size_of::<E>(), quota, count > GROUP);
     read_queries(s, a, arrays.q, (b, g, rows.clone()), 0, &mut state);
     for at in 0..blocks {
         let keys = (a.keys - at * BLOCK).min(BLOCK);

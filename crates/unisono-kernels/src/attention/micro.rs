@@ -5,7 +5,7 @@ use super::seen::low_bits;
 use crate::element::Element;
 use crate::simd::{LANES, Portable, Simd};
 #[cfg(target_arch = "x86_64")]
-use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
 
 /// What becomes of the sums.
 #[derive(Clone, Copy)]
@@ -68,9 +68,9 @@ pub(super) trait Micro: Simd {
     /// The pointers of `product` reach as far as its fields say; `b` and `c` are read and written in whole vectors.
     unsafe fn tile<E: Element, const R: usize, const V: usize>(product: &Product<E>, ask: &Ask);
 
-    /// Asks for the cache line of `p`, which need not be valid, into the first level.
+    /// Asks for the cache line of `p`, which need not be valid, into the first or the second level.
     #[inline(always)]
-    fn prefetch(_: *const u8) {}
+    fn prefetch(_: *const u8, _first: bool) {}
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -90,9 +90,14 @@ impl Micro for crate::simd::Avx512 {
     }
 
     #[inline(always)]
-    fn prefetch(p: *const u8) {
+    fn prefetch(p: *const u8, first: bool) {
         // SAFETY: a prefetch touches nothing that the program could see, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
+        unsafe {
+            match first {
+                true => _mm_prefetch::<_MM_HINT_T0>(p.cast()),
+                false => _mm_prefetch::<_MM_HINT_T1>(p.cast()),
+            }
+        }
     }
 }
 
@@ -113,9 +118,14 @@ impl Micro for crate::simd::Avx2 {
     }
 
     #[inline(always)]
-    fn prefetch(p: *const u8) {
+    fn prefetch(p: *const u8, first: bool) {
         // SAFETY: a prefetch touches nothing that the program could see, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
+        unsafe {
+            match first {
+                true => _mm_prefetch::<_MM_HINT_T0>(p.cast()),
+                false => _mm_prefetch::<_MM_HINT_T1>(p.cast()),
+            }
+        }
     }
 }
 
@@ -274,7 +284,7 @@ unsafe fn every<S: Micro, E: Element, const R: usize, const V: usize>(
     unsafe {
         for row in 0..rows {
             for line in 0..ask.lines {
-                S::prefetch(ask.from.wrapping_add(row * ask.stride + line * LINE));
+                S::prefetch(ask.from.wrapping_add(row * ask.stride + line * LINE), ask.first_level);
             }
             for _ in 0..spacing {
                 step(s, p, t, &mut local);
