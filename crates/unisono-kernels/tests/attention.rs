@@ -1,13 +1,11 @@
 //! Attention against plain loops that state its order, bit by bit: ragged shapes, masks, positions, f32 and bf16, every
 //! instruction set.
 
-mod case;
-mod fast;
-mod twin;
+mod attention_support;
 
-use case::{Case, case, square};
+use attention_support::case::{Case, case, square};
+use attention_support::twin::Order;
 use proptest::prelude::*;
-use twin::Order;
 use unisono_kernels::isa::Isa;
 
 fn compare(case: &Case) {
@@ -107,8 +105,9 @@ fn what_is_not_seen_is_not_touched() {
 
 // The broken controls.
 
+/// Blocks of another length.
 #[test]
-fn blocks_of_another_length_give_other_bits() {
+fn another_order_gives_other_bits() {
     let case = square(1, 1, 1, 16, 150);
     let fast = case.fast(Isa::detect(), false);
     let other = case.slow(Order {

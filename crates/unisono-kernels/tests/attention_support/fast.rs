@@ -1,6 +1,6 @@
 //! Calls of the kernels.
 
-use crate::case::{Case, Results, bits};
+use super::case::{Case, Results, bits};
 use unisono_kernels::attention::{Attention, AttentionGrad, Layout};
 use unisono_kernels::element::{Bf16, Element, Floats, OutFloats};
 use unisono_kernels::isa::Isa;

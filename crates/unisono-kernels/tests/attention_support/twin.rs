@@ -1,6 +1,6 @@
 //! The slow twin: plain loops that state the order.
 
-use crate::case::{Case, Results, bits};
+use super::case::{Case, Results, bits};
 use unisono_kernels::attention::BLOCK;
 use unisono_kernels::math::{exp, ln};
 use unisono_kernels::order::{LEAF, Units, dot, fold_lanes};
