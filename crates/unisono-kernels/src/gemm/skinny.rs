@@ -16,11 +16,13 @@ use crate::simd::LANES;
 pub(super) const ROWS: usize = 8;
 /// Columns of a strip: wide enough for long reads where columns are contiguous…
 const WIDE: usize = 512;
-/// …and one vector where they are not: its rows of B are mostly one contiguous stretch.
-const NARROW: usize = LANES;
+/// …and two vectors where they are not: two chains of additions hide some of each other's latency, and the rows of B are
+/// still mostly one contiguous stretch.
+const NARROW: usize = GATHERED * LANES;
+const GATHERED: usize = 2;
 /// Steps that are transposed at once.
 const CHUNK: usize = 128;
-/// Rows of B that are read side by side.
+/// Steps of B that are read side by side.
 const DEPTH: usize = 8;
 
 /// Whether a product is computed here.
@@ -246,7 +248,11 @@ fn stream_rows<K: Kernel, A: Arithmetic<K>, const M: usize>(s: K, part: Part) {
                 }
                 if deep == DEPTH && n == LANES && !lacking {
                     for u in 0..DEPTH {
-                        let row = A::load(s, b.add(u * step), part.b_stride);
+                        let from = b.add(u * step);
+                        for addend in 0..A::ADDENDS {
+                            K::prefetch(from.wrapping_add(DEPTH * step + addend * part.b_stride));
+                        }
+                        let row = A::load(s, from, part.b_stride);
                         for (i, acc) in acc.iter_mut().enumerate() {
                             *acc = A::dot(s, s.splat(*a.add(u * M + i)), row, *acc);
                         }
@@ -291,26 +297,48 @@ impl<K: Kernel, A: Arithmetic<K>> Work<K, A> for Gather {
     }
 }
 
-/// A panel in the first-level cache, the sums of one vector of columns in registers.
+/// A panel in the first-level cache, the sums of a few vectors of columns in registers.
 #[inline(always)]
 fn gather_rows<K: Kernel, A: Arithmetic<K>, const M: usize>(s: K, part: Part) {
-    let b = part.b.cast::<f32>();
-    for j in (0..part.cols).step_by(LANES) {
-        // SAFETY: whole vectors of panel and sums.
-        unsafe {
-            let sums = part.sums.add(j);
-            let mut acc = [s.zero(); M];
-            for (i, acc) in acc.iter_mut().enumerate() {
-                *acc = s.load(sums.add(i * part.sums_stride));
+    let mut j = 0;
+    while j + NARROW <= part.cols {
+        gather_vectors::<K, A, M, GATHERED>(s, &part, j);
+        j += NARROW;
+    }
+    while j < part.cols {
+        gather_vectors::<K, A, M, 1>(s, &part, j);
+        j += LANES;
+    }
+}
+
+/// `V` vectors of columns from column `j` on.
+#[inline(always)]
+fn gather_vectors<K: Kernel, A: Arithmetic<K>, const M: usize, const V: usize>(s: K, part: &Part, j: usize) {
+    let b = part.b.cast::<f32>().wrapping_add(j);
+    // SAFETY: whole vectors of panel and sums.
+    unsafe {
+        let sums = part.sums.add(j);
+        let mut acc = [[s.zero(); V]; M];
+        for (i, row) in acc.iter_mut().enumerate() {
+            for (v, acc) in row.iter_mut().enumerate() {
+                *acc = s.load(sums.add(i * part.sums_stride + v * LANES));
             }
-            for p in 0..part.steps {
-                let row = s.load(b.add(p * part.b_stride + j));
-                for (i, acc) in acc.iter_mut().enumerate() {
-                    *acc = A::dot(s, s.splat(*part.a.add(p * M + i)), row, *acc);
+        }
+        for p in 0..part.steps {
+            let mut step = [s.zero(); V];
+            for (v, step) in step.iter_mut().enumerate() {
+                *step = s.load(b.add(p * part.b_stride + v * LANES));
+            }
+            for (i, row) in acc.iter_mut().enumerate() {
+                let x = s.splat(*part.a.add(p * M + i));
+                for (acc, step) in row.iter_mut().zip(&step) {
+                    *acc = A::dot(s, x, *step, *acc);
                 }
             }
-            for (i, acc) in acc.iter().enumerate() {
-                s.store(sums.add(i * part.sums_stride), *acc);
+        }
+        for (i, row) in acc.iter().enumerate() {
+            for (v, acc) in row.iter().enumerate() {
+                s.store(sums.add(i * part.sums_stride + v * LANES), *acc);
             }
         }
     }
