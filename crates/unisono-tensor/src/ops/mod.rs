@@ -6,6 +6,7 @@ pub mod comm;
 pub mod dropout;
 pub mod elementwise;
 pub mod embedding;
+mod head;
 pub mod loss;
 pub mod matmul;
 pub mod norm;

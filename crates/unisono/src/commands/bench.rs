@@ -6,6 +6,7 @@
 //! medians: by the clock, and where arithmetic is the roof by the CPU time of all threads as well, which other programs on the
 //! machine disturb less.
 
+mod decoding;
 mod kernels;
 
 use super::{DONE, setup};
@@ -14,13 +15,15 @@ use crate::context::Context;
 use crate::exit::Failure;
 use crate::machine;
 use crate::output::numbers::counted;
+use decoding::{Generation, generates, generations};
 use kernels::{Kernel, MAKERS};
 use serde::Serialize;
 use serde_json::json;
+use std::cell::OnceCell;
 use std::time::Instant;
-use unisono_kernels::bandwidth::{Bandwidth, bandwidth};
+use unisono_kernels::bandwidth::bandwidth;
+use unisono_kernels::gemm::bf16_instruction;
 use unisono_kernels::gemm::peak::{bf16_peak, fma_peak};
-use unisono_kernels::isa::Isa;
 use unisono_runtime::machine::cores;
 use unisono_runtime::ops::fill::Fill;
 use unisono_tensor::{Dtype, Kind, Mesh, MeshDevice, Options, Result};
@@ -38,27 +41,30 @@ const MEMORY: u64 = 2 << 30;
 #[derive(Serialize)]
 struct Row {
     kernel: String,
+    /// The kind of number that its multiply-adds take.
+    dtype: &'static str,
     threads: usize,
     milliseconds: f64,
     gflops: f64,
     gbytes_per_s: f64,
     /// What limits it: `arithmetic`, `reading` or `copying`.
     roof: &'static str,
-    /// GFLOP/s where arithmetic is the roof, else GB/s.
-    peak: f64,
+    peak_gflops: f64,
+    peak_gbytes_per_s: f64,
     share_of_peak: f64,
     /// The same, in the time that the threads had a core (or spun for work).
     share_by_cpu_time: f64,
 }
 
-/// What is measured against.
+/// Kernels on so many threads, and what they are measured against.
 struct Bench<'a> {
     device: &'a MeshDevice,
-    isa: Isa,
+    context: &'a Context,
     threads: usize,
     repetitions: u16,
-    memory: Bandwidth,
     clear: &'a dyn Fn() -> std::result::Result<(), unisono_runtime::RuntimeError>,
+    /// Measured with the first kernel: a filter that leaves nothing is told before anything else is.
+    machine: OnceCell<Machine>,
 }
 
 /// See the module.
@@ -75,7 +81,6 @@ pub fn run(args: &BenchArgs, context: &Context) -> std::result::Result<u8, Failu
     if cfg!(debug_assertions) {
         out.warn("this program was built with checks for tests: cargo build --release makes the fast one");
     }
-    let processor = machine::processor().unwrap_or_else(|| "unknown processor".to_string());
     let filter = args.filter.as_deref().unwrap_or_default();
     let (mut rows, mut machines) = (Vec::new(), Vec::new());
     for threads in threads {
@@ -96,51 +101,36 @@ pub fn run(args: &BenchArgs, context: &Context) -> std::result::Result<u8, Failu
                 value: 0.0,
             })
         };
-        let mut bench: Option<Bench<'_>> = None;
+        let bench = Bench {
+            device: &device,
+            context,
+            threads,
+            repetitions: args.repetitions,
+            clear: &clear,
+            machine: OnceCell::new(),
+        };
         for make in MAKERS {
             for kernel in make(&device, filter)? {
-                // A filter that leaves nothing is told before anything else is.
-                if rows.is_empty() {
-                    out.say(format!(
-                        "{}, {}, median of {}, operands cold; peaks are measured around each repetition",
-                        processor,
-                        context.isa.name(),
-                        args.repetitions
-                    ));
-                }
-                let bench = bench.get_or_insert_with(|| {
-                    let memory = bandwidth(context.isa, threads, FLUSH, MEMORY_PASSES);
-                    let row = Machine {
-                        threads,
-                        f32_gflops: fma_peak(context.isa, threads, PEAK_SECONDS),
-                        bf16_gflops: bf16_peak(context.isa, threads, PEAK_SECONDS),
-                        read_gbytes_per_s: memory.read / 1e9,
-                        copy_gbytes_per_s: memory.copy / 1e9,
-                    };
-                    out.result(row.describe());
-                    machines.push(row);
-                    Bench {
-                        device: &device,
-                        isa: context.isa,
-                        threads,
-                        repetitions: args.repetitions,
-                        memory,
-                        clear: &clear,
-                    }
-                });
-                let row = bench.measure(kernel)?;
-                out.result(row.describe());
-                rows.push(row);
+                rows.push(bench.measure(kernel)?);
             }
         }
+        if generates(filter) {
+            // The machine is described before the first measurement.
+            bench.machine();
+            for runs in generations(&device, filter, usize::from(args.repetitions))? {
+                rows.extend(bench.generation(&runs));
+            }
+        }
+        machines.extend(bench.machine.into_inner());
     }
     if rows.is_empty() {
         return Err(Failure::input(format!(
-            "no kernel's name contains {filter:?}: try matmul, decode, attention, norm, gelu, softmax, adamw, f32 or bf16"
+            "no kernel's name contains {filter:?}: try matmul, one row, attention, norm, gelu, softmax, adamw,\
+             decode, prompt, f32 or bf16"
         )));
     }
     out.json(&json!({
-        "cpu": processor,
+        "cpu": processor(),
         "isa": context.isa.name(),
         "machine": machines,
         "kernels": rows,
@@ -190,7 +180,41 @@ impl Row {
 }
 
 impl Bench<'_> {
+    /// What the machine can do; tells it, too.
+    fn machine(&self) -> &Machine {
+        self.machine.get_or_init(|| {
+            let isa = self.context.isa;
+            let memory = bandwidth(isa, self.threads, FLUSH, MEMORY_PASSES);
+            let machine = Machine {
+                threads: self.threads,
+                f32_gflops: fma_peak(isa, self.threads, PEAK_SECONDS),
+                bf16_gflops: bf16_peak(isa, self.threads, PEAK_SECONDS),
+                read_gbytes_per_s: memory.read / 1e9,
+                copy_gbytes_per_s: memory.copy / 1e9,
+            };
+            let out = &self.context.out;
+            out.say(format!(
+                "{}, {}, bf16 products {}, median of {}, operands cold; peaks are measured around each repetition",
+                processor(),
+                isa.name(),
+                bf16_instruction(),
+                self.repetitions
+            ));
+            out.result(machine.describe());
+            machine
+        })
+    }
+
+    /// Multiply-adds of this moment, GFLOP/s.
+    fn peak(&self, dtype: Dtype) -> f64 {
+        match dtype {
+            Dtype::Bf16 => bf16_peak(self.context.isa, self.threads, PEAK_SECONDS),
+            _ => fma_peak(self.context.isa, self.threads, PEAK_SECONDS),
+        }
+    }
+
     fn measure(&self, mut kernel: Kernel) -> Result<Row> {
+        let machine = self.machine();
         let runtime = self.device.runtime();
         (kernel.issue)()?;
         runtime.sync()?;
@@ -199,55 +223,101 @@ impl Bench<'_> {
         runtime.sync()?;
         let work = runtime.report().total();
         let (flops, bytes) = (work.flops as f64, work.bytes as f64);
-        let peak = || match kernel.arithmetic {
-            Dtype::Bf16 => bf16_peak(self.isa, self.threads, PEAK_SECONDS),
-            _ => fma_peak(self.isa, self.threads, PEAK_SECONDS),
-        };
         let (memory, memory_roof) = match kernel.reads_only {
-            true => (self.memory.read, "reading"),
-            false => (self.memory.copy, "copying"),
+            true => (machine.read_gbytes_per_s, "reading"),
+            false => (machine.copy_gbytes_per_s, "copying"),
         };
-        let (mut seconds, mut peaks) = (Vec::new(), Vec::new());
-        let (mut shares, mut by_cpu) = (Vec::new(), Vec::new());
-        let mut roof = memory_roof;
+        let mut samples = Vec::new();
         for _ in 0..self.repetitions {
             (self.clear)()?;
             runtime.sync()?;
-            let before = peak();
+            let before = self.peak(kernel.arithmetic);
             let (start, cpu) = (Instant::now(), machine::cpu_seconds());
             (kernel.issue)()?;
             runtime.sync()?;
-            let passed = start.elapsed().as_secs_f64().max(1e-9);
+            let seconds = start.elapsed().as_secs_f64().max(1e-9);
             let cpu = cpu
                 .zip(machine::cpu_seconds())
-                .map_or(passed, |(from, to)| (to - from) / self.threads as f64);
-            let peak = before.max(peak());
-            let arithmetic = flops / (1e9 * peak);
-            let least = arithmetic.max(bytes / memory);
-            if arithmetic > bytes / memory {
-                roof = "arithmetic";
-            }
-            shares.push(least / passed);
-            by_cpu.push(least / cpu.max(1e-9));
-            seconds.push(passed);
-            peaks.push(peak);
+                .map_or(seconds, |(from, to)| (to - from) / self.threads as f64);
+            samples.push(Sample {
+                seconds,
+                cpu,
+                peak: before.max(self.peak(kernel.arithmetic)),
+            });
         }
-        let seconds = median(seconds);
-        Ok(Row {
-            kernel: kernel.name,
+        Ok(self.row(
+            kernel.name,
+            kernel.arithmetic,
+            (flops, bytes),
+            (memory, memory_roof),
+            &samples,
+        ))
+    }
+
+    fn generation(&self, runs: &[Generation]) -> Option<Row> {
+        let first = runs.first()?;
+        let machine = self.machine();
+        let memory = match first.reads {
+            true => (machine.read_gbytes_per_s, "reading"),
+            false => (machine.copy_gbytes_per_s, "copying"),
+        };
+        let peak = self.peak(first.dtype);
+        let samples: Vec<Sample> = runs
+            .iter()
+            .map(|run| Sample {
+                seconds: run.seconds,
+                cpu: run.seconds,
+                peak,
+            })
+            .collect();
+        let work = (first.flops, first.bytes);
+        Some(self.row(first.name.clone(), first.dtype, work, memory, &samples))
+    }
+
+    /// The medians, told.
+    fn row(
+        &self,
+        kernel: String,
+        dtype: Dtype,
+        (flops, bytes): (f64, f64),
+        (memory, memory_roof): (f64, &'static str),
+        samples: &[Sample],
+    ) -> Row {
+        let of = |value: &dyn Fn(&Sample) -> f64| median(samples.iter().map(value).collect());
+        let seconds = of(&|s| s.seconds);
+        let peak_gflops = of(&|s| s.peak);
+        let by_arithmetic = flops / peak_gflops > bytes / memory;
+        // The least time that the work can take, in nanoseconds.
+        let least = |s: &Sample| (flops / s.peak).max(bytes / memory);
+        let row = Row {
+            kernel,
+            dtype: dtype.name(),
             threads: self.threads,
             milliseconds: seconds * 1e3,
             gflops: flops / seconds / 1e9,
             gbytes_per_s: bytes / seconds / 1e9,
-            roof,
-            peak: match roof {
-                "arithmetic" => median(peaks),
-                _ => memory / 1e9,
-            },
-            share_of_peak: median(shares),
-            share_by_cpu_time: median(by_cpu),
-        })
+            roof: if by_arithmetic { "arithmetic" } else { memory_roof },
+            peak_gflops,
+            peak_gbytes_per_s: memory,
+            share_of_peak: of(&|s| least(s) / (1e9 * s.seconds)),
+            share_by_cpu_time: of(&|s| least(s) / (1e9 * s.cpu.max(1e-9))),
+        };
+        self.context.out.result(row.describe());
+        row
     }
+}
+
+/// One repetition.
+struct Sample {
+    seconds: f64,
+    /// Seconds of the threads, on average.
+    cpu: f64,
+    /// Multiply-adds of that moment, GFLOP/s.
+    peak: f64,
+}
+
+fn processor() -> String {
+    machine::processor().unwrap_or_else(|| "unknown processor".to_string())
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

@@ -1,4 +1,4 @@
-//! What `unisono bench` measures: the kernels of training and decoding at the shapes of real models, in f32 and bf16.
+//! The kernels that `unisono bench` measures: those of training and decoding at the shapes of real models, in f32 and bf16.
 
 use unisono_kernels::gemm::Activation;
 use unisono_kernels::order::Units;
@@ -41,8 +41,8 @@ const SHAPES: [Shape; 9] = [
     ("matmul gpt2 fc", 960, 768, 3072, false, false),
     ("matmul gpt2 weight grad", 768, 1024, 3072, true, false),
     ("matmul gpt2 head", 960, 768, 50304, false, false),
-    ("decode gpt2 fc", 1, 768, 3072, false, false),
-    ("decode gpt2 head", 1, 768, 50304, false, true),
+    ("one row gpt2 fc", 1, 768, 3072, false, false),
+    ("one row gpt2 head", 1, 768, 50304, false, true),
 ];
 
 fn products(device: &MeshDevice, filter: &str) -> Result<Vec<Kernel>> {
