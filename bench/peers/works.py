@@ -120,12 +120,10 @@ def step_sample(shape, seconds, finished):
 
 
 def bench(session, kernel):
-    """Rows of `unisono bench KERNEL`, each with its `dtype`."""
+    """Rows of `unisono bench KERNEL`."""
     repetitions = 3 if session.quick else 5
     arguments = ["bench", kernel, "--threads", session.threads, "--repetitions", repetitions]
     answer, _ = unisono(session, *arguments, may_refuse=True)
-    for row in answer["kernels"]:
-        row.setdefault("dtype", "bf16" if "bf16" in row["kernel"] else "f32")
     return answer["kernels"]
 
 
@@ -228,12 +226,13 @@ def decoding(session, dtype):
     """Decoding and a prompt of GPT-2 124 M, batch 1.
 
     Unisono's side are the rows `decode gpt2 …` (milliseconds of a token) and `prompt gpt2 …` (milliseconds of a prompt of 256 tokens) of
-    `unisono bench`, with a `dtype` or `bf16` in the name. A `peak_gbytes_per_s` in them is a read bandwidth, as the one that PyTorch
+    `unisono bench`. A `peak_gbytes_per_s` in them is a read bandwidth, as the one that PyTorch
     reaches: the higher one is the whole of which shares are told.
     """
 
     def row(kernel):
-        found = [row for row in bench(session, kernel) if row["kernel"].startswith(f"{kernel} gpt2") and row["dtype"] == dtype]
+        named = f"decode gpt2 124M {dtype}" if kernel == "decode" else f"{PROMPT} tokens {dtype}"
+        found = [row for row in bench(session, named) if row["kernel"].startswith(f"{kernel} gpt2")]
         if not found:
             raise Unavailable(f"unisono bench {kernel} has no row of gpt2 in {dtype}")
         return found[0]
