@@ -16,17 +16,21 @@ use unisono_train::{Event, Tracker, TrainError};
 
 const KEEP: Keep = Keep { last: 2, best: true };
 
-/// The names and contents of all checkpoints, and what points at them.
-fn everything(store: &Path) -> Vec<(String, Vec<(String, Vec<u8>)>)> {
-    let all = names(store).into_iter().map(|name| {
+/// Every file of all checkpoints, and what points at them, by path, with its contents.
+fn everything(store: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut all = Vec::new();
+    for name in names(store) {
         let path = store.join(&name);
-        let files = match path.is_dir() {
-            true => contents(&path),
-            false => vec![(name.clone(), std::fs::read(&path).expect("a pointer"))],
-        };
-        (name, files)
-    });
-    all.collect()
+        match path.is_dir() {
+            true => all.extend(
+                contents(&path)
+                    .into_iter()
+                    .map(|(file, bytes)| (format!("{name}/{file}"), bytes)),
+            ),
+            false => all.push((name, std::fs::read(&path).expect("a pointer"))),
+        }
+    }
+    all
 }
 
 /// The steps that follow do not reach it, on any mesh: replicated and cut, padded (65 entries in 4 units) and whole. The second
