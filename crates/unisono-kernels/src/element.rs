@@ -71,6 +71,9 @@ pub trait Element: Copy + Default + Send + Sync + 'static {
     /// `p` must be valid for writing `n` elements.
     unsafe fn store_partial<S: Simd>(s: S, p: *mut Self, v: S::F, n: usize);
 
+    /// Lanes as they would be read after they were written.
+    fn rounded<S: Simd>(s: S, v: S::F) -> S::F;
+
     /// The number as f32; exact.
     fn to_f32(self) -> f32;
     /// The number, rounded to nearest even.
@@ -122,6 +125,10 @@ impl Element for f32 {
         unsafe { s.store_partial(p, v, n) }
     }
     #[inline(always)]
+    fn rounded<S: Simd>(_: S, v: S::F) -> S::F {
+        v
+    }
+    #[inline(always)]
     fn to_f32(self) -> f32 {
         self
     }
@@ -151,6 +158,10 @@ impl Element for Bf16 {
     unsafe fn store_partial<S: Simd>(s: S, p: *mut Bf16, v: S::F, n: usize) {
         // SAFETY: as for `load`.
         unsafe { s.store_u16_partial(p.cast(), upper_half(s, v), n) }
+    }
+    #[inline(always)]
+    fn rounded<S: Simd>(s: S, v: S::F) -> S::F {
+        s.from_bits(s.shl_u(upper_half(s, v), 16))
     }
     #[inline(always)]
     fn to_f32(self) -> f32 {

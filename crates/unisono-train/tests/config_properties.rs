@@ -193,9 +193,11 @@ fn training() -> impl Strategy<Value = TrainingConfig> {
             0..100u64,
             size(),
             0.0..3.0f64,
+            any::<bool>(),
         ),
     )
         .prop_map(|(a, b, c)| TrainingConfig {
+            dtype: if c.8 { Dtype::Bf16 } else { Dtype::F32 },
             project_name: a.0,
             seed: a.1,
             model_save_interval: a.2,

@@ -74,6 +74,12 @@ impl<K: Kernel, A: Arithmetic<K>> Work<K, A> for Finish {
 /// An activation as a type: a function passed to the loop would not surely be inlined where the lanes' features are.
 trait Act {
     fn value<S: Simd>(s: S, x: S::F) -> S::F;
+
+    /// What is stored for `x`: the activation takes what memory of this kind would hold, and so can be computed again from it.
+    #[inline(always)]
+    fn stored<S: Simd, E: Element>(s: S, x: S::F) -> S::F {
+        Self::value(s, E::rounded(s, x))
+    }
 }
 
 struct Same;
@@ -85,6 +91,10 @@ struct Silu;
 impl Act for Same {
     #[inline(always)]
     fn value<S: Simd>(_: S, x: S::F) -> S::F {
+        x
+    }
+    #[inline(always)]
+    fn stored<S: Simd, E: Element>(_: S, x: S::F) -> S::F {
         x
     }
 }
@@ -151,7 +161,7 @@ fn rows<S: Simd, A: Act, E: Element>(s: S, f: Finish, to: *mut E, pre: *mut E) {
                     if !pre.is_null() {
                         E::store(s, pre.add(at), x);
                     }
-                    E::store(s, to.add(at), A::value(s, x));
+                    E::store(s, to.add(at), A::stored::<S, E>(s, x));
                 } else {
                     let mut x = s.load_partial(from, n);
                     if let Some(bias) = bias {
@@ -160,7 +170,7 @@ fn rows<S: Simd, A: Act, E: Element>(s: S, f: Finish, to: *mut E, pre: *mut E) {
                     if !pre.is_null() {
                         E::store_partial(s, pre.add(at), x, n);
                     }
-                    E::store_partial(s, to.add(at), A::value(s, x), n);
+                    E::store_partial(s, to.add(at), A::stored::<S, E>(s, x), n);
                 }
             }
         }

@@ -18,7 +18,8 @@
 //! 2⁻¹²⁶ once rounded to 24 bits of any exponent ("tiny after rounding": a sum of 2⁻¹²⁶ − 2⁻¹⁵⁰ becomes 0 though f32's
 //! denormals would round it up to 2⁻¹²⁶). This is what `vdpbf16ps` of AVX512-BF16 does; elsewhere it is done by f32 operations,
 //! to the same bits. Units, leaves and the tree are those of f32, and so are the additions of the tree: plain, denormals
-//! kept. A complete sum may go to bf16: bias and activation are applied to the f32 sum, then it is rounded once.
+//! kept. A complete sum may go to bf16: the bias is added to the f32 sum and the result rounded; an activation takes
+//! the rounded value and is rounded in its turn, so that it can be computed again from what is stored.
 //!
 //! Packed panels hold words of 32 bits, an f32 or a pair; a *step* of the micro-kernel takes one word of each output. So
 //! everything from the blocks to the register tiles is one source for both.
@@ -103,7 +104,7 @@ pub struct Gemm<'a> {
     /// `[m, n]`, columns contiguous, a stack slot every `slot` elements.
     ///
     /// Where `sum.open < sum.from` its slots hold the stack so far; otherwise it needs no value. Complete sums of bf16
-    /// factors may go to bf16: rounded once, after bias and activation.
+    /// factors may go to bf16: rounded after the bias, and after an activation.
     pub c: OutFloats<'a>,
     /// Distance between rows of C.
     pub c_row: usize,
@@ -115,7 +116,7 @@ pub struct Gemm<'a> {
     pub bias: Option<&'a [f32]>,
     /// Applied after the bias, to the complete sum.
     pub activation: Activation,
-    /// Where the value before the activation goes, laid out as `c` and of its kind (the activation takes it unrounded).
+    /// Where the value before the activation goes, laid out as `c` and of its kind: just what the activation takes.
     pub pre: Option<OutFloats<'a>>,
 }
 

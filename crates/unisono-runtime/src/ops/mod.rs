@@ -61,7 +61,7 @@ pub(crate) fn tile_rows(tile: usize, rows: usize, cols: usize) -> Range<usize> {
 }
 
 /// Columns that one tile of a sum over rows handles.
-const COLUMNS: usize = 64;
+const COLUMNS: usize = 96;
 
 /// Number of tiles of a sum over rows.
 pub(crate) fn column_tiles(cols: usize) -> usize {

@@ -8,6 +8,7 @@
 
 mod decoding;
 mod kernels;
+mod memory;
 
 use super::{DONE, setup};
 use crate::cli::BenchArgs;
@@ -17,23 +18,20 @@ use crate::machine;
 use crate::output::numbers::counted;
 use decoding::{Generation, generates, generations};
 use kernels::{Kernel, MAKERS};
+use memory::{Memory, Pass};
 use serde::Serialize;
 use serde_json::json;
 use std::cell::OnceCell;
 use std::time::Instant;
-use unisono_kernels::bandwidth::bandwidth;
 use unisono_kernels::gemm::bf16_instruction;
 use unisono_kernels::gemm::peak::{bf16_peak, fma_peak};
 use unisono_runtime::machine::cores;
-use unisono_runtime::ops::fill::Fill;
-use unisono_tensor::{Dtype, Kind, Mesh, MeshDevice, Options, Result};
+use unisono_tensor::{Dtype, Mesh, MeshDevice, Options, Result};
 
 /// Seconds that each look at the peak takes.
 const PEAK_SECONDS: f64 = 0.01;
-/// Numbers that are written between repetitions, and read and copied to measure memory: more than the caches hold.
-const FLUSH: usize = 24 << 20;
-/// Passes over memory to measure it.
-const MEMORY_PASSES: usize = 7;
+/// Looks at the machine before the first kernel, of which the median is told.
+const LOOKS: usize = 9;
 /// Bytes that the kernels and their operands may take.
 const MEMORY: u64 = 2 << 30;
 
@@ -49,8 +47,12 @@ struct Row {
     gbytes_per_s: f64,
     /// What limits it: `arithmetic`, `reading` or `copying`.
     roof: &'static str,
-    peak_gflops: f64,
-    peak_gbytes_per_s: f64,
+    /// The median of the roof, where arithmetic is it…
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peak_gflops: Option<f64>,
+    /// …and where memory is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peak_gbytes_per_s: Option<f64>,
     share_of_peak: f64,
     /// The same, in the time that the threads had a core (or spun for work).
     share_by_cpu_time: f64,
@@ -62,7 +64,7 @@ struct Bench<'a> {
     context: &'a Context,
     threads: usize,
     repetitions: u16,
-    clear: &'a dyn Fn() -> std::result::Result<(), unisono_runtime::RuntimeError>,
+    memory: Memory,
     /// Measured with the first kernel: a filter that leaves nothing is told before anything else is.
     machine: OnceCell<Machine>,
 }
@@ -91,22 +93,12 @@ pub fn run(args: &BenchArgs, context: &Context) -> std::result::Result<u8, Failu
             ..Options::default()
         };
         let device = setup::opened(Mesh::one(), options)?;
-        let flush = device
-            .runtime()
-            .alloc(FLUSH, Kind::Activation)
-            .map_err(unisono_tensor::TensorError::from)?;
-        let clear = || {
-            device.runtime().issue(Fill {
-                to: flush.r(),
-                value: 0.0,
-            })
-        };
         let bench = Bench {
             device: &device,
             context,
             threads,
             repetitions: args.repetitions,
-            clear: &clear,
+            memory: Memory::new(&device)?,
             machine: OnceCell::new(),
         };
         for make in MAKERS {
@@ -116,16 +108,16 @@ pub fn run(args: &BenchArgs, context: &Context) -> std::result::Result<u8, Failu
         }
         if generates(filter) {
             // The machine is described before the first measurement.
-            bench.machine();
+            bench.machine()?;
             for runs in generations(&device, filter, usize::from(args.repetitions))? {
-                rows.extend(bench.generation(&runs));
+                rows.extend(bench.generation(&runs)?);
             }
         }
         machines.extend(bench.machine.into_inner());
     }
     if rows.is_empty() {
         return Err(Failure::input(format!(
-            "no kernel's name contains {filter:?}: try matmul, one row, attention, norm, gelu, softmax, adamw,\
+            "no kernel's name contains {filter:?}: try matmul, one row, attention, norm, gelu, softmax, adamw, \
              decode, prompt, f32 or bf16"
         )));
     }
@@ -139,7 +131,7 @@ pub fn run(args: &BenchArgs, context: &Context) -> std::result::Result<u8, Failu
 }
 
 /// What so many threads of the machine can do.
-#[derive(Serialize)]
+#[derive(Clone, Copy, Serialize)]
 struct Machine {
     threads: usize,
     f32_gflops: f64,
@@ -181,16 +173,23 @@ impl Row {
 
 impl Bench<'_> {
     /// What the machine can do; tells it, too.
-    fn machine(&self) -> &Machine {
-        self.machine.get_or_init(|| {
-            let isa = self.context.isa;
-            let memory = bandwidth(isa, self.threads, FLUSH, MEMORY_PASSES);
+    fn machine(&self) -> Result<Machine> {
+        if let Some(machine) = self.machine.get() {
+            return Ok(*machine);
+        }
+        let isa = self.context.isa;
+        let (mut reads, mut copies) = (Vec::new(), Vec::new());
+        for _ in 0..LOOKS {
+            copies.push(self.memory.rate(Pass::Copy)?);
+            reads.push(self.memory.rate(Pass::Read)?);
+        }
+        let machine = self.machine.get_or_init(|| {
             let machine = Machine {
                 threads: self.threads,
                 f32_gflops: fma_peak(isa, self.threads, PEAK_SECONDS),
                 bf16_gflops: bf16_peak(isa, self.threads, PEAK_SECONDS),
-                read_gbytes_per_s: memory.read / 1e9,
-                copy_gbytes_per_s: memory.copy / 1e9,
+                read_gbytes_per_s: median(reads),
+                copy_gbytes_per_s: median(copies),
             };
             let out = &self.context.out;
             out.say(format!(
@@ -202,7 +201,8 @@ impl Bench<'_> {
             ));
             out.result(machine.describe());
             machine
-        })
+        });
+        Ok(*machine)
     }
 
     /// Multiply-adds of this moment, GFLOP/s.
@@ -214,7 +214,7 @@ impl Bench<'_> {
     }
 
     fn measure(&self, mut kernel: Kernel) -> Result<Row> {
-        let machine = self.machine();
+        self.machine()?;
         let runtime = self.device.runtime();
         (kernel.issue)()?;
         runtime.sync()?;
@@ -223,15 +223,13 @@ impl Bench<'_> {
         runtime.sync()?;
         let work = runtime.report().total();
         let (flops, bytes) = (work.flops as f64, work.bytes as f64);
-        let (memory, memory_roof) = match kernel.reads_only {
-            true => (machine.read_gbytes_per_s, "reading"),
-            false => (machine.copy_gbytes_per_s, "copying"),
-        };
+        let pass = if kernel.reads_only { Pass::Read } else { Pass::Copy };
+        let arithmetic = self.by_arithmetic(kernel.arithmetic, pass, (flops, bytes))?;
         let mut samples = Vec::new();
         for _ in 0..self.repetitions {
-            (self.clear)()?;
-            runtime.sync()?;
-            let before = self.peak(kernel.arithmetic);
+            // A copy throws the operands out of the caches.
+            self.memory.rate(Pass::Copy)?;
+            let before = self.roof(arithmetic, kernel.arithmetic, pass)?;
             let (start, cpu) = (Instant::now(), machine::cpu_seconds());
             (kernel.issue)()?;
             runtime.sync()?;
@@ -239,39 +237,50 @@ impl Bench<'_> {
             let cpu = cpu
                 .zip(machine::cpu_seconds())
                 .map_or(seconds, |(from, to)| (to - from) / self.threads as f64);
-            samples.push(Sample {
-                seconds,
-                cpu,
-                peak: before.max(self.peak(kernel.arithmetic)),
-            });
+            let roof = before.max(self.roof(arithmetic, kernel.arithmetic, pass)?);
+            samples.push(Sample { seconds, cpu, roof });
         }
-        Ok(self.row(
-            kernel.name,
-            kernel.arithmetic,
-            (flops, bytes),
-            (memory, memory_roof),
-            &samples,
-        ))
+        let roof = if arithmetic { "arithmetic" } else { pass.name() };
+        Ok(self.row(kernel.name, kernel.arithmetic, (flops, bytes), roof, &samples))
     }
 
-    fn generation(&self, runs: &[Generation]) -> Option<Row> {
-        let first = runs.first()?;
-        let machine = self.machine();
-        let memory = match first.reads {
-            true => (machine.read_gbytes_per_s, "reading"),
-            false => (machine.copy_gbytes_per_s, "copying"),
-        };
-        let peak = self.peak(first.dtype);
+    fn generation(&self, runs: &[Generation]) -> Result<Option<Row>> {
+        let Some(first) = runs.first() else { return Ok(None) };
+        let (work, pass) = ((first.flops, first.bytes), Pass::Read);
+        let arithmetic = self.by_arithmetic(first.dtype, pass, work)?;
+        let roof = self.roof(arithmetic, first.dtype, pass)?;
         let samples: Vec<Sample> = runs
             .iter()
             .map(|run| Sample {
                 seconds: run.seconds,
                 cpu: run.seconds,
-                peak,
+                roof,
             })
             .collect();
-        let work = (first.flops, first.bytes);
-        Some(self.row(first.name.clone(), first.dtype, work, memory, &samples))
+        let name = if arithmetic { "arithmetic" } else { pass.name() };
+        Ok(Some(self.row(first.name.clone(), first.dtype, work, name, &samples)))
+    }
+
+    /// Whether work of so many operations and bytes is limited by its operations.
+    fn by_arithmetic(&self, dtype: Dtype, pass: Pass, (flops, bytes): (f64, f64)) -> Result<bool> {
+        let machine = self.machine()?;
+        let memory = match pass {
+            Pass::Read => machine.read_gbytes_per_s,
+            Pass::Copy => machine.copy_gbytes_per_s,
+        };
+        let arithmetic = match dtype {
+            Dtype::Bf16 => machine.bf16_gflops,
+            _ => machine.f32_gflops,
+        };
+        Ok(flops / arithmetic > bytes / memory)
+    }
+
+    /// The roof of this moment: GFLOP/s, or GB/s.
+    fn roof(&self, arithmetic: bool, dtype: Dtype, pass: Pass) -> Result<f64> {
+        match arithmetic {
+            true => Ok(self.peak(dtype)),
+            false => self.memory.rate(pass),
+        }
     }
 
     /// The medians, told.
@@ -280,15 +289,15 @@ impl Bench<'_> {
         kernel: String,
         dtype: Dtype,
         (flops, bytes): (f64, f64),
-        (memory, memory_roof): (f64, &'static str),
+        roof: &'static str,
         samples: &[Sample],
     ) -> Row {
         let of = |value: &dyn Fn(&Sample) -> f64| median(samples.iter().map(value).collect());
         let seconds = of(&|s| s.seconds);
-        let peak_gflops = of(&|s| s.peak);
-        let by_arithmetic = flops / peak_gflops > bytes / memory;
-        // The least time that the work can take, in nanoseconds.
-        let least = |s: &Sample| (flops / s.peak).max(bytes / memory);
+        let work = if roof == "arithmetic" { flops } else { bytes };
+        let peak = of(&|s| s.roof);
+        // The least time that the work can take.
+        let least = |s: &Sample| work / (1e9 * s.roof);
         let row = Row {
             kernel,
             dtype: dtype.name(),
@@ -296,11 +305,11 @@ impl Bench<'_> {
             milliseconds: seconds * 1e3,
             gflops: flops / seconds / 1e9,
             gbytes_per_s: bytes / seconds / 1e9,
-            roof: if by_arithmetic { "arithmetic" } else { memory_roof },
-            peak_gflops,
-            peak_gbytes_per_s: memory,
-            share_of_peak: of(&|s| least(s) / (1e9 * s.seconds)),
-            share_by_cpu_time: of(&|s| least(s) / (1e9 * s.cpu.max(1e-9))),
+            roof,
+            peak_gflops: (roof == "arithmetic").then_some(peak),
+            peak_gbytes_per_s: (roof != "arithmetic").then_some(peak),
+            share_of_peak: of(&|s| least(s) / s.seconds),
+            share_by_cpu_time: of(&|s| least(s) / s.cpu.max(1e-9)),
         };
         self.context.out.result(row.describe());
         row
@@ -312,8 +321,8 @@ struct Sample {
     seconds: f64,
     /// Seconds of the threads, on average.
     cpu: f64,
-    /// Multiply-adds of that moment, GFLOP/s.
-    peak: f64,
+    /// The roof of that moment, GFLOP/s or GB/s.
+    roof: f64,
 }
 
 fn processor() -> String {

@@ -24,8 +24,6 @@ pub struct Generation {
     pub flops: f64,
     /// Bytes of weights that are read in it.
     pub bytes: f64,
-    /// Whether reading is its roof.
-    pub reads: bool,
 }
 
 /// Tokens of the prompt.
@@ -88,6 +86,9 @@ pub fn generations(device: &MeshDevice, filter: &str, repetitions: usize) -> Res
         }
         let model = Gpt::new(device, gpt2(dtype))?;
         let weights = model.num_parameters() as f64;
+        // The head sees a prompt's last token only, and tables are looked up.
+        let c = model.config();
+        let tables = ((c.vocab_size + c.max_sequence_length) * c.embedding_dim) as f64;
         for (name, sequences) in wanted {
             let mut runs = Vec::new();
             for _ in 0..repetitions {
@@ -98,9 +99,11 @@ pub fn generations(device: &MeshDevice, filter: &str, repetitions: usize) -> Res
                         0 => prompt_seconds(&model)?,
                         n => step_seconds(&model, n)?,
                     },
-                    flops: 2.0 * weights * if sequences == 0 { PROMPT } else { sequences } as f64,
+                    flops: match sequences {
+                        0 => 2.0 * (weights - tables) * PROMPT as f64,
+                        n => 2.0 * weights * n as f64,
+                    },
                     bytes: dtype.bytes() as f64 * weights,
-                    reads: sequences > 0,
                 });
             }
             all.push(runs);
