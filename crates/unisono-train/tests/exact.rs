@@ -1,7 +1,7 @@
 //! The promise: a run gives the same bits on every mesh, with every accumulation, number of workers and instruction set,
 //! and when it is stopped and resumed on another of these.
 //!
-//! A GPT with dropout, clipping, tied weights and a short last batch trains for 30 steps on each layout of the list; losses,
+//! A GPT with dropout, clipping, tied weights and a short last batch trains for 30 steps on each layout, in f32 and bf16; losses,
 //! gradient norms and validation losses are compared by their bits, and checkpoints by the hashes of their files, which
 //! hold every parameter and moment whole.
 
@@ -380,8 +380,13 @@ fn other_models() {
 
 #[test]
 fn stopped_and_resumed_on_another_layout() {
-    let model = DEFAULT;
-    let base = run("resume-base", model, PLAIN);
+    for dtype in ["f32", "bf16"] {
+        stopped_and_resumed(Model { dtype, ..DEFAULT });
+    }
+}
+
+fn stopped_and_resumed(model: Model) {
+    let base = run(&format!("resume-base-{}", model.dtype), model, PLAIN);
     let layouts = [
         (PLAIN, Layout { dp: 2, ..PLAIN }),
         (
@@ -403,7 +408,7 @@ fn stopped_and_resumed_on_another_layout() {
         (Layout { dp: 12, ..PLAIN }, Layout { tp: 3, dp: 2, ..PLAIN }),
     ];
     for (index, (first, second)) in layouts.into_iter().enumerate() {
-        let directory = folder(&format!("resume-{index}"));
+        let directory = folder(&format!("resume-{}-{index}", model.dtype));
         let data = text(&directory, model.tokens);
         let run = directory.join("run");
         let mut validations = train(&yaml(model, first, &data, None), first, &run, Some(13));

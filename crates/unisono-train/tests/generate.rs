@@ -64,6 +64,12 @@ fn model(axes: &[(&str, usize)]) -> Gpt {
     model_of(config(), axes, 1, Isa::detect())
 }
 
+fn model_in(dtype: Dtype, axes: &[(&str, usize)]) -> Gpt {
+    model_of(GptConfig { dtype, ..config() }, axes, 1, Isa::detect())
+}
+
+const DTYPES: [Dtype; 2] = [Dtype::F32, Dtype::Bf16];
+
 fn ids(len: usize, seed: u64) -> Vec<u32> {
     let stream = Stream { seed, site: 0, step: 0 };
     (0..len as u64).map(|i| stream.word(i) % 65).collect()
@@ -121,8 +127,11 @@ fn logits_after(model: &Gpt, ids: &[u32], chunk: usize) -> Vec<u32> {
 
 #[test]
 fn logits_do_not_depend_on_how_the_prompt_is_cut_or_on_the_cache() {
-    for axes in [&[][..], &[("tp", 2)]] {
-        let model = model(axes);
+    for (dtype, axes) in DTYPES
+        .iter()
+        .flat_map(|dtype| [(*dtype, &[][..]), (*dtype, &[("tp", 2)])])
+    {
+        let model = model_in(dtype, axes);
         let device = model.device();
         // Across the attention's blocks of 64 keys, and at odd places.
         for len in [1, 2, 17, 64, 65, 96] {
@@ -131,7 +140,7 @@ fn logits_do_not_depend_on_how_the_prompt_is_cut_or_on_the_cache() {
             for chunk in [1, 3, 16, 64] {
                 assert!(
                     logits_after(&model, &ids, chunk) == whole,
-                    "{len} tokens in chunks of {chunk}, mesh {axes:?}"
+                    "{len} tokens in chunks of {chunk}, mesh {axes:?}, {dtype:?}"
                 );
             }
             // The training forward pass, which has no cache.
@@ -141,14 +150,21 @@ fn logits_do_not_depend_on_how_the_prompt_is_cut_or_on_the_cache() {
                 model.logits(&features).unwrap().to_vec().unwrap()
             });
             let last = &forward[(len - 1) * forward.len() / len..];
-            assert!(bits(last) == whole, "{len} tokens without a cache, mesh {axes:?}");
+            assert!(
+                bits(last) == whole,
+                "{len} tokens without a cache, mesh {axes:?}, {dtype:?}"
+            );
         }
     }
 }
 
 #[test]
 fn logits_do_not_depend_on_the_other_sequences() {
-    let model = model(&[]);
+    DTYPES.into_iter().for_each(alone_and_together);
+}
+
+fn alone_and_together(dtype: Dtype) {
+    let model = model_in(dtype, &[]);
     let prompts: Vec<Vec<u32>> = [5, 1, 40, 64, 12].iter().map(|len| ids(*len, *len as u64)).collect();
     let mut together = Decoder::new(&model, 5, POSITIONS).unwrap();
     for (index, prompt) in prompts.iter().enumerate() {
@@ -173,14 +189,18 @@ fn logits_do_not_depend_on_the_other_sequences() {
         for id in steps.iter().filter_map(|step| step[s]) {
             expected.push(bits(&alone.append(0, &[id], 1).unwrap().wait().unwrap()));
         }
-        assert!(found[s] == expected, "sequence {s}");
+        assert!(found[s] == expected, "sequence {s}, {dtype:?}");
     }
 }
 
 #[test]
 fn every_mesh_gives_the_same_text() {
+    DTYPES.into_iter().for_each(same_text_on_every_mesh);
+}
+
+fn same_text_on_every_mesh(dtype: Dtype) {
     let requests = requests();
-    let expected = all(&model(&[]), &requests);
+    let expected = all(&model_in(dtype, &[]), &requests);
     assert_eq!(
         expected.iter().map(|o| o.ids.len()).collect::<Vec<_>>(),
         [20, 12, 31, 1, 24]
@@ -199,7 +219,7 @@ fn every_mesh_gives_the_same_text() {
         &[("dp", 1), ("tp", 4)],
     ];
     for axes in meshes {
-        let model = model(axes);
+        let model = model_in(dtype, axes);
         assert_eq!(all(&model, &requests), expected, "mesh {axes:?}, a batch of 5");
         for (request, expected) in requests.iter().zip(&expected) {
             let alone = all(&model, std::slice::from_ref(request));
@@ -211,7 +231,7 @@ fn every_mesh_gives_the_same_text() {
         (3, Isa::Portable),
         (1, Isa::Avx2.min(Isa::detect())),
     ] {
-        let model = model_of(config(), &[("tp", 2)], workers, isa);
+        let model = model_of(GptConfig { dtype, ..config() }, &[("tp", 2)], workers, isa);
         assert_eq!(all(&model, &requests), expected, "{workers} workers, {isa:?}");
     }
 }
