@@ -22,7 +22,7 @@ pub type Backward = Rc<dyn Fn(&Tensor) -> Result<Vec<Option<Tensor>>>>;
 pub(crate) struct Edge {
     node: Option<Rc<Node>>,
     leaf: Option<Rc<Leaf>>,
-    /// What the input's elements are, and so its gradient's.
+    /// What the input's elements are (once it is complete), and so its gradient's.
     dtype: Dtype,
 }
 
@@ -86,7 +86,7 @@ impl Tensor {
                 .map(|t| Edge {
                     node: t.inner.node.clone(),
                     leaf: t.inner.leaf.clone(),
-                    dtype: t.dtype(),
+                    dtype: t.meta().partial.map_or(t.dtype(), |partial| partial.dtype),
                 })
                 .collect(),
             backward: RefCell::new(Some(Rc::new(backward))),

@@ -54,6 +54,8 @@ pub(crate) struct PartialSum {
     /// Units of the whole sum; each position of the axis holds the spans of its equal share.
     pub units: usize,
     pub slots: usize,
+    /// What the complete sum is rounded to; the partial one is f32.
+    pub dtype: Dtype,
 }
 
 impl Meta {

@@ -9,7 +9,7 @@ use unisono_runtime::ops::all_reduce::RingSum;
 use unisono_runtime::{BufferRef, Cost, Op, Place};
 use unisono_tensor::create::{Init, ParameterDim, ParameterSpec};
 use unisono_tensor::ops::matmul::Activation;
-use unisono_tensor::{MeshDevice, Result, Rows, Tensor};
+use unisono_tensor::{Dtype, MeshDevice, Result, Rows, Tensor};
 
 /// What is computed: the sizes of a small network and of its batch.
 #[derive(Clone, Debug)]
@@ -24,6 +24,7 @@ struct Case {
     ids: Vec<u32>,
     /// Targets; some are masked.
     targets: Vec<u32>,
+    dtype: Dtype,
 }
 
 /// Where it is computed: all that must not show.
@@ -72,6 +73,7 @@ impl Case {
             dropout: draw.one(&[0.0, 0.25]),
             ids: draw.ids(n, vocabulary),
             targets,
+            dtype: draw.one(&[Dtype::F32, Dtype::Bf16]),
         }
     }
 
@@ -176,7 +178,13 @@ fn parameter(device: &MeshDevice, seed: u64, len: &[usize], cut: Option<(usize, 
 
 impl Parameters {
     fn new(device: &MeshDevice, c: &Case, vocabulary_units: usize) -> Result<Parameters> {
-        let of = |seed, len: &[usize], cut| parameter(device, seed, len, cut);
+        let of = |seed, len: &[usize], cut| -> Result<Tensor> {
+            let t = parameter(device, seed, len, cut)?;
+            if len.len() > 1 {
+                t.keep_copy(c.dtype)?;
+            }
+            Ok(t)
+        };
         Ok(Parameters {
             table: of(1, &[c.vocabulary, c.width], Some((0, vocabulary_units)))?,
             positions: of(2, &[c.tokens + 2, c.width], None)?,
@@ -196,10 +204,14 @@ impl Parameters {
         let h = h
             .broadcast("tp")?
             .linear(&self.expand, Some(&self.expand_bias), Activation::Gelu)?;
-        let h = h
-            .linear(&self.shrink, None, Activation::None)?
-            .all_reduce("tp")?
-            .add(&self.shrink_bias)?;
+        let h = match h.device().axis("tp") {
+            None => h.linear(&self.shrink, Some(&self.shrink_bias), Activation::None)?,
+            Some(_) => h
+                .linear(&self.shrink, None, Activation::None)?
+                .all_reduce_f32("tp")?
+                .add(&self.shrink_bias)?
+                .to_dtype(c.dtype)?,
+        };
         h.dropout_add(&x, c.dropout, 1)?
             .rms_norm(Some(&self.last_gain), 1e-5)?
             .linear_cross_entropy(&self.table, targets, c.vocabulary, scale)
@@ -260,6 +272,7 @@ fn control() -> Case {
         units: 12,
         ids: draw.ids(84, 50),
         targets: draw.ids(84, 50),
+        dtype: Dtype::F32,
         ..Case::draw(draw)
     }
 }

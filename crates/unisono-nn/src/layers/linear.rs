@@ -175,13 +175,12 @@ impl RowParallelLinear {
         if x.device().axis("tp").is_none() {
             return x.linear(&self.weight, self.bias.as_ref(), Activation::None);
         }
-        let sum = x.linear(&self.weight, None, Activation::None)?.all_reduce("tp")?;
-        let sum = match &self.bias {
-            Some(bias) => sum.add(bias)?,
-            None => sum,
-        };
-        // Complete and with its bias, it is rounded once, as it is on one device.
-        sum.to_dtype(x.dtype())
+        let sum = x.linear(&self.weight, None, Activation::None)?;
+        match &self.bias {
+            // Complete and with its bias, it is rounded once, as it is on one device.
+            Some(bias) => sum.all_reduce_f32("tp")?.add(bias)?.to_dtype(x.dtype()),
+            None => sum.all_reduce("tp"),
+        }
     }
 }
 

@@ -4,14 +4,14 @@
 
 use crate::Result;
 use crate::error::TensorError;
-use crate::tensor::{Meta, Tensor};
+use crate::tensor::{Dtype, Meta, Tensor};
 use unisono_mesh::{AxisHandle, Placement};
 use unisono_runtime::ops::all_reduce::{AllReduce, Reduction};
 use unisono_runtime::ops::gather::{AllGather, Broadcast, TakePart};
 
 impl Tensor {
-    /// Completes a partial sum over `axis`: every device gets the whole sum, in canonical order. The gradient is the
-    /// identity.
+    /// Completes a partial sum over `axis`: every device gets the whole sum, in canonical order, rounded once to the kind of
+    /// the product that it comes from. The gradient is the identity.
     ///
     /// # Errors
     /// A tensor that is no partial sum over this axis.
@@ -21,6 +21,20 @@ impl Tensor {
         };
         let y = finish_partial("all_reduce", self, axis)?;
         Ok(y.record("all_reduce", &[self], |dy| Ok(vec![Some(dy.clone())])))
+    }
+
+    /// As [`Tensor::all_reduce`], but the complete sum stays f32: for a bias that is to be added before the rounding, as the
+    /// product on a single device does. Without the axis the sum has been rounded already, so the bias belongs into
+    /// [`Tensor::linear`] there.
+    ///
+    /// # Errors
+    /// A tensor that is no partial sum over this axis.
+    pub fn all_reduce_f32(&self, axis: &str) -> Result<Tensor> {
+        let Some(axis) = self.device().axis(axis) else {
+            return Ok(self.clone());
+        };
+        let y = finish_in("all_reduce_f32", self, axis, Some(Dtype::F32))?;
+        Ok(y.record("all_reduce_f32", &[self], |dy| Ok(vec![Some(dy.clone())])))
     }
 
     /// The identity on a replicated tensor whose gradient will be a partial sum over `axis`: put it before sharded weights.
@@ -154,8 +168,13 @@ fn expect(t: &Tensor, op: &'static str, axis: AxisHandle, fits: impl Fn(Placemen
     })
 }
 
-/// The complete sum on every device.
+/// The complete sum on every device, rounded to the kind that it is to have.
 pub(crate) fn finish_partial(op: &'static str, t: &Tensor, axis: AxisHandle) -> Result<Tensor> {
+    finish_in(op, t, axis, None)
+}
+
+/// The complete sum on every device, in its own kind or another one.
+fn finish_in(op: &'static str, t: &Tensor, axis: AxisHandle, dtype: Option<Dtype>) -> Result<Tensor> {
     let partial = match t.meta().partial {
         Some(partial) if partial.axis.index == axis.index => partial,
         _ => {
@@ -171,6 +190,7 @@ pub(crate) fn finish_partial(op: &'static str, t: &Tensor, axis: AxisHandle) -> 
     };
     let mut meta = Meta {
         partial: None,
+        dtype: dtype.unwrap_or(partial.dtype),
         ..t.meta().clone()
     };
     meta.placements[axis.index] = Placement::Replicate;

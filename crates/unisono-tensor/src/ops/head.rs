@@ -10,7 +10,6 @@ use crate::{Result, Rows};
 use unisono_kernels::gemm::Activation;
 use unisono_runtime::ops::SumShare;
 use unisono_runtime::ops::all_reduce::{AllReduce, Reduction};
-use unisono_runtime::ops::cast::Cast;
 use unisono_runtime::ops::cross_entropy::{LogitsGrad, Vocabulary};
 use unisono_runtime::ops::matmul::{MatMul, Matrix};
 use unisono_runtime::ops::reduce::SegmentSums;
@@ -243,22 +242,14 @@ impl Pieces<'_> {
         if let Some(partial) = partial {
             let reduction = Reduction::Sum { units: partial.units };
             let (axis, len) = (partial.axis, to.len);
-            let complete = if self.x.dtype() == Dtype::F32 {
-                to
-            } else {
-                product.part(0, len)
-            };
             runtime.issue(AllReduce {
                 axis,
                 reduction,
                 from: product,
                 slot: len,
                 len,
-                to: complete,
+                to,
             })?;
-            if complete != to {
-                runtime.issue(Cast { from: complete, to })?;
-            }
         }
         if !self.head.needs_grad() {
             return Ok(None);

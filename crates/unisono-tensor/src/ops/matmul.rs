@@ -5,7 +5,7 @@ use crate::Result;
 use crate::error::TensorError;
 use crate::leaf::{UseKey, WeightGrad};
 use crate::saved::Saved;
-use crate::tensor::{Dtype, Meta, Tensor};
+use crate::tensor::{Dtype, Meta, PartialSum, Tensor};
 use std::rc::Rc;
 pub use unisono_kernels::gemm::Activation;
 use unisono_kernels::order::Units;
@@ -20,7 +20,8 @@ impl Tensor {
     ///
     /// Along a mesh axis, a weight that is `Shard(1)` (column-parallel) takes a replicated input and gives a result cut in
     /// its last dimension; one that is `Shard(0)` (row-parallel) takes an input cut in its last dimension and gives a
-    /// partial sum, to be completed with [`Tensor::all_reduce`] before bias or activation.
+    /// partial sum, to be completed with [`Tensor::all_reduce`] before bias or activation. Of an input in bf16 the result is
+    /// bf16, rounded once; a partial sum is f32 until it is complete.
     ///
     /// # Errors
     /// Shapes or placements that do not fit, or a bias or activation on a partial sum.
@@ -352,7 +353,8 @@ impl Linear {
         }
         if let Some(axis) = self.row_axis {
             meta.placements[axis.index] = Placement::Partial;
-            meta.partial = partial_of(&sum);
+            let dtype = x.dtype();
+            meta.partial = partial_of(&sum).map(|partial| PartialSum { dtype, ..partial });
             // Rounded when it is complete.
             meta.dtype = Dtype::F32;
         }
@@ -452,7 +454,8 @@ impl Linear {
         let mut meta = self.x_meta.clone();
         if let Some(axis) = self.column_axis {
             meta.placements[axis.index] = Placement::Partial;
-            meta.partial = partial_of(&sum);
+            let dtype = meta.dtype;
+            meta.partial = partial_of(&sum).map(|partial| PartialSum { dtype, ..partial });
             meta.dtype = Dtype::F32;
         }
         let dx = Tensor::activation(dy.device(), meta)?;

@@ -17,7 +17,7 @@ pub mod softmax;
 pub(crate) use check::{batch_only, check_targets, whole_last};
 
 use crate::error::TensorError;
-use crate::tensor::{PartialSum, Tensor};
+use crate::tensor::{Dtype, PartialSum, Tensor};
 use unisono_kernels::order::{Tree, Units};
 use unisono_mesh::AxisHandle;
 use unisono_runtime::ops::SumShare;
@@ -68,6 +68,7 @@ pub(crate) fn partial_of(sum: &SumShare) -> Option<PartialSum> {
         axis,
         units: sum.units.count,
         slots,
+        dtype: Dtype::F32,
     })
 }
 

@@ -140,6 +140,7 @@ fn total(op: &'static str, x: &Tensor, scale: f32) -> Result<Tensor> {
     if let Some(axis) = rows.axis {
         meta.placements[axis.index] = Placement::Partial;
         meta.partial = Some(crate::tensor::PartialSum {
+            dtype: Dtype::F32,
             axis,
             units: rows.total,
             slots,

@@ -64,8 +64,8 @@ struct Bench<'a> {
     context: &'a Context,
     threads: usize,
     repetitions: u16,
-    memory: Memory,
-    /// Measured with the first kernel: a filter that leaves nothing is told before anything else is.
+    /// Made, and the machine measured, with the first kernel: a filter that leaves nothing is told before anything else is.
+    memory: OnceCell<Memory>,
     machine: OnceCell<Machine>,
 }
 
@@ -98,7 +98,7 @@ pub fn run(args: &BenchArgs, context: &Context) -> std::result::Result<u8, Failu
             context,
             threads,
             repetitions: args.repetitions,
-            memory: Memory::new(&device)?,
+            memory: OnceCell::new(),
             machine: OnceCell::new(),
         };
         for make in MAKERS {
@@ -180,8 +180,8 @@ impl Bench<'_> {
         let isa = self.context.isa;
         let (mut reads, mut copies) = (Vec::new(), Vec::new());
         for _ in 0..LOOKS {
-            copies.push(self.memory.rate(Pass::Copy)?);
-            reads.push(self.memory.rate(Pass::Read)?);
+            copies.push(self.memory_rate(Pass::Copy)?);
+            reads.push(self.memory_rate(Pass::Read)?);
         }
         let machine = self.machine.get_or_init(|| {
             let machine = Machine {
@@ -203,6 +203,18 @@ impl Bench<'_> {
             machine
         });
         Ok(*machine)
+    }
+
+    /// Reading or copying at this moment, GB/s.
+    fn memory_rate(&self, pass: Pass) -> Result<f64> {
+        let memory = match self.memory.get() {
+            Some(memory) => memory,
+            None => {
+                let memory = Memory::new(self.device)?;
+                self.memory.get_or_init(|| memory)
+            }
+        };
+        memory.rate(pass)
     }
 
     /// Multiply-adds of this moment, GFLOP/s.
@@ -228,7 +240,7 @@ impl Bench<'_> {
         let mut samples = Vec::new();
         for _ in 0..self.repetitions {
             // A copy throws the operands out of the caches.
-            self.memory.rate(Pass::Copy)?;
+            self.memory_rate(Pass::Copy)?;
             let before = self.roof(arithmetic, kernel.arithmetic, pass)?;
             let (start, cpu) = (Instant::now(), machine::cpu_seconds());
             (kernel.issue)()?;
@@ -279,7 +291,7 @@ impl Bench<'_> {
     fn roof(&self, arithmetic: bool, dtype: Dtype, pass: Pass) -> Result<f64> {
         match arithmetic {
             true => Ok(self.peak(dtype)),
-            false => self.memory.rate(pass),
+            false => self.memory_rate(pass),
         }
     }
 

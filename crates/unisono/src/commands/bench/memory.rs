@@ -6,13 +6,13 @@ use std::time::Instant;
 use unisono_kernels::bandwidth::read;
 use unisono_kernels::scratch::Scratch;
 use unisono_runtime::ops::reduce::Move;
-use unisono_runtime::{Buffer, BufferRef, Command, Cost, Kind, Op, Place};
-use unisono_tensor::{Mesh, MeshDevice, Result, TensorError};
+use unisono_runtime::{BufferRef, Command, Cost, Op, Place};
+use unisono_tensor::{Mesh, MeshDevice, Result, Tensor};
 
 /// Two arrays of device memory to read and to copy.
 pub struct Memory {
-    from: Buffer,
-    to: Buffer,
+    from: Tensor,
+    to: Tensor,
 }
 
 /// What is done with memory.
@@ -36,21 +36,23 @@ impl Pass {
 
 /// Numbers of each of the two arrays: several times what caches hold.
 const LEN: usize = 32 << 20;
+/// Random site of their values; no operand has it.
+const SITE: u32 = 9000;
 /// Elements of a tile.
 const TILE: usize = 256 << 10;
 
 impl Memory {
-    /// Both arrays, not touched yet.
+    /// Both arrays, full of random numbers: a host may keep equal pages once.
     ///
     /// # Errors
     /// Too little memory.
     pub fn new(device: &MeshDevice) -> Result<Memory> {
-        let runtime = device.runtime();
-        let alloc = || runtime.alloc(LEN, Kind::Activation).map_err(TensorError::from);
-        Ok(Memory {
-            from: alloc()?,
-            to: alloc()?,
-        })
+        let memory = Memory {
+            from: device.rand(&[LEN], SITE)?,
+            to: device.zeros(&[LEN])?,
+        };
+        memory.rate(Pass::Copy)?;
+        Ok(memory)
     }
 
     /// GB a second of one pass. It leaves nothing else in the caches.
@@ -58,8 +60,8 @@ impl Memory {
     /// # Errors
     /// A failed command.
     pub fn rate(&self, pass: Pass) -> Result<f64> {
-        let runtime = self.from.runtime();
-        let (from, to) = (self.from.r(), self.to.r());
+        let runtime = self.from.device().runtime();
+        let (from, to) = (self.from.buffer(), self.to.buffer());
         runtime.sync()?;
         let start = Instant::now();
         match pass {
