@@ -15,6 +15,7 @@ use crate::transfer::HostData;
 use std::cell::{RefCell, RefMut};
 use std::ops::Deref;
 use std::rc::Rc;
+use std::time::Instant;
 use unisono_kernels::isa::Isa;
 use unisono_mesh::Mesh;
 
@@ -306,8 +307,18 @@ impl Pending {
     /// # Errors
     /// [`RuntimeError::CommandFailed`] if a command failed.
     pub fn wait(self) -> Result<Vec<f32>, RuntimeError> {
+        Ok(self.wait_for_moment()?.0)
+    }
+
+    /// As [`Pending::wait`], with the moment at which the values came: the devices may have been at it long before the host
+    /// asked.
+    ///
+    /// # Errors
+    /// As [`Pending::wait`].
+    pub fn wait_for_moment(self) -> Result<(Vec<f32>, Instant), RuntimeError> {
         self.runtime.host().wait(self.goal)?;
-        Ok(self.download.take())
+        let (values, at) = self.download.take();
+        Ok((values, at.unwrap_or_else(Instant::now)))
     }
 
     /// Waits, and works, until the values are there; as integers.

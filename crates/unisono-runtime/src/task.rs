@@ -8,6 +8,7 @@ use crate::report::Phase;
 use crate::transfer::HostData;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 use unisono_kernels::cast::cast;
 use unisono_kernels::element::{Bf16, Floats, FloatsMut};
 use unisono_kernels::scratch::Scratch;
@@ -143,7 +144,13 @@ pub struct Download {
     pub from: BufferRef,
     /// The device that has them.
     pub device: usize,
-    pub(crate) values: Arc<Mutex<Vec<f32>>>,
+    landed: Arc<Mutex<Landed>>,
+}
+
+/// Values that have come to the host.
+struct Landed {
+    values: Vec<f32>,
+    at: Option<Instant>,
 }
 
 impl Download {
@@ -154,13 +161,14 @@ impl Download {
         Download {
             from,
             device,
-            values: Arc::new(Mutex::new(room)),
+            landed: Arc::new(Mutex::new(Landed { values: room, at: None })),
         }
     }
 
-    /// The values, once the download has ended.
-    pub(crate) fn take(&self) -> Vec<f32> {
-        std::mem::take(&mut self.values.lock().unwrap_or_else(PoisonError::into_inner))
+    /// The values and the moment at which they came, once the download has ended.
+    pub(crate) fn take(&self) -> (Vec<f32>, Option<Instant>) {
+        let mut landed = self.landed.lock().unwrap_or_else(PoisonError::into_inner);
+        (std::mem::take(&mut landed.values), landed.at)
     }
 }
 
@@ -199,11 +207,12 @@ impl Op for Download {
     }
 
     fn run(&self, place: &Place<'_>, _tile: usize, _scratch: &mut Scratch) {
-        let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut landed = self.landed.lock().unwrap_or_else(PoisonError::into_inner);
         match place.floats(self.from) {
-            Floats::F32(from) => values.extend_from_slice(from),
-            Floats::Bf16(from) => values.extend(from.iter().map(|x| x.to_f32())),
+            Floats::F32(from) => landed.values.extend_from_slice(from),
+            Floats::Bf16(from) => landed.values.extend(from.iter().map(|x| x.to_f32())),
         }
+        landed.at = Some(Instant::now());
     }
 }
 

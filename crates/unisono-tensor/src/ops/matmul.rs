@@ -402,7 +402,7 @@ impl Linear {
             }
             _ => dy.clone(),
         };
-        // That of a completed partial sum is f32, though it came from bf16.
+        // Whoever hands in a gradient may hand in f32.
         let dy = &d_pre.to_dtype(self.x_meta.dtype)?;
         let rows = dy.batch_rows();
         let len = dy.leading() / rows.count.max(1);

@@ -31,8 +31,9 @@ impl Clock {
         }
     }
 
-    /// Ends a step and begins the next.
-    pub(super) fn tick(&mut self, device: &MeshDevice) -> Seconds {
+    /// Ends a step, which the devices did at `now`, and begins the next. (The host reads a step's numbers while the next one
+    /// runs, and may come late.)
+    pub(super) fn tick(&mut self, device: &MeshDevice, now: Instant) -> Seconds {
         let report = device.runtime().report();
         let workers = device.runtime().workers().max(1) as f64;
         let mut passed = [0.0; 5];
@@ -41,9 +42,8 @@ impl Clock {
             passed[i] = (busy - self.busy[i]) / workers;
             self.busy[i] = busy;
         }
-        let now = Instant::now();
         // Two ticks never fall into one nanosecond; the bound keeps rates finite all the same.
-        let total = now.duration_since(self.last).as_secs_f64().max(1e-9);
+        let total = now.saturating_duration_since(self.last).as_secs_f64().max(1e-9);
         self.last = now;
         let [data, forward, backward, communication, optimizer] = passed;
         Seconds {

@@ -138,9 +138,9 @@ impl<'a, 't> Session<'a, 't> {
     /// Reads what a step gave, and tells.
     fn finish(&mut self, result: StepResult, targets: usize) -> Result<()> {
         let step = result.step + 1;
-        let control = match result.control {
-            Some(pending) => pending.wait().map_err(unisono_tensor::TensorError::from)?,
-            None => Vec::new(),
+        let (control, ended) = match result.control {
+            Some(pending) => pending.wait_for_moment().map_err(unisono_tensor::TensorError::from)?,
+            None => (Vec::new(), Instant::now()),
         };
         let &[grad_norm, _, go, loss] = control.as_slice() else {
             return Err(TrainError::Refused("the null backend trains nothing".into()));
@@ -168,7 +168,7 @@ impl<'a, 't> Session<'a, 't> {
         }
         let run = &mut *self.run;
         run.state.tokens += targets as u64;
-        let seconds = self.clock.tick(&run.trainer.device);
+        let seconds = self.clock.tick(&run.trainer.device, ended);
         let memory = run.trainer.device.runtime().report().memory;
         let effective = run.plan.batch.effective();
         // Samples beyond the last epoch are absent from a short last batch.
