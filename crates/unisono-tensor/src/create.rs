@@ -1,6 +1,7 @@
 //! Making tensors.
 
 use crate::error::TensorError;
+use crate::runs::for_each_run;
 use crate::tensor::{Dtype, Meta, Tensor};
 use crate::{MeshDevice, Result, Rows};
 use std::sync::Arc;
@@ -438,40 +439,6 @@ impl Tensor {
                 shard
             })
             .collect()
-    }
-
-    /// Index of the first element of a device's shard in the whole tensor, by dimension.
-    pub(crate) fn start(&self, device: usize) -> Vec<usize> {
-        (0..self.rank())
-            .map(|dim| {
-                let axis = self.meta().axis_of(self.device(), dim);
-                unisono_runtime::ops::position(axis, device) * self.local_shape()[dim]
-            })
-            .collect()
-    }
-}
-
-/// Calls `see(global, local, len)` for every run of elements that lie side by side in a shard and in the whole tensor.
-pub(crate) fn for_each_run(
-    shape: &[usize],
-    local: &[usize],
-    start: &[usize],
-    see: &mut dyn FnMut(usize, usize, usize),
-) {
-    let Some(last) = local.last().copied() else {
-        see(0, 0, 1);
-        return;
-    };
-    let rank = local.len();
-    let rows: usize = local[..rank - 1].iter().product();
-    for row in 0..rows {
-        let (mut rest, mut global, mut stride) = (row, start[rank - 1], shape[rank - 1]);
-        for dim in (0..rank - 1).rev() {
-            global += (start[dim] + rest % local[dim]) * stride;
-            rest /= local[dim];
-            stride *= shape[dim];
-        }
-        see(global, row * last, last);
     }
 }
 

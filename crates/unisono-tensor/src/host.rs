@@ -1,8 +1,8 @@
 //! Reading tensors on the host. These are the only calls that wait for the devices.
 
 use crate::Result;
-use crate::create::for_each_run;
 use crate::error::TensorError;
+use crate::runs::for_each_run;
 use crate::tensor::{Dtype, Tensor};
 use unisono_runtime::Pending;
 

@@ -26,6 +26,7 @@ pub mod ops;
 pub mod precision;
 pub mod recompute;
 pub mod rows;
+pub mod runs;
 mod saved;
 pub mod tensor;
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use unisono_runtime::Pending;
 use unisono_tensor::create::ParameterSpec;
+use unisono_tensor::runs::for_each_run;
 use unisono_tensor::{Tensor, TensorError};
 
 type Result<T> = std::result::Result<T, TensorError>;
@@ -30,20 +31,14 @@ impl Asked {
     /// # Errors
     /// A failed command.
     pub(crate) fn of(tensor: &Tensor, turn: usize, room: &mut dyn Iterator<Item = Vec<f32>>) -> Result<Asked> {
-        let mesh = tensor.device().mesh();
         let local = tensor.local_shape().to_vec();
         let mut holders: Vec<(Vec<usize>, Vec<usize>)> = Vec::new();
-        for device in 0..mesh.num_devices() {
-            let mut start = vec![0; local.len()];
-            for (axis, placement) in mesh.axes().iter().zip(tensor.placements()) {
-                assert!(
-                    !placement.is_partial(),
-                    "bug in unisono: a partial sum was asked for by the host"
-                );
-                if let Some(dim) = placement.sharded_dim() {
-                    start[dim] = mesh.position(device, &axis.name) * local[dim];
-                }
-            }
+        assert!(
+            tensor.placements().iter().all(|placement| !placement.is_partial()),
+            "bug in unisono: a partial sum was asked for by the host"
+        );
+        for device in 0..tensor.device().mesh().num_devices() {
+            let start = tensor.start(device);
             match holders.iter_mut().find(|(of, _)| *of == start) {
                 Some((_, devices)) => devices.push(device),
                 None => holders.push((start, vec![device])),
@@ -126,73 +121,4 @@ impl Shards {
 pub(crate) fn real_values(tensor: &Tensor, spec: &ParameterSpec) -> Result<Vec<f32>> {
     let shards = Asked::of(tensor, 0, &mut std::iter::empty())?.wait()?;
     Ok(shards.into_whole(&spec.shape()))
-}
-
-/// Calls `see(at, from, len)` for every run of values that lie side by side both in a tensor of shape `real` (from `at` on)
-/// and in a shard of shape `local` (from `from` on) whose first element has the coordinates `start`. Padding, which lies
-/// beyond `real`, is left out.
-pub(crate) fn for_each_run(real: &[usize], local: &[usize], start: &[usize], see: &mut dyn FnMut(usize, usize, usize)) {
-    let ([leading @ .., last], Some(&real_last), Some(&first)) = (local, real.last(), start.last()) else {
-        see(0, 0, 1);
-        return;
-    };
-    let len = real_last.saturating_sub(first).min(*last);
-    if len == 0 {
-        return;
-    }
-    'rows: for row in 0..leading.iter().product() {
-        let (mut rest, mut at, mut stride) = (row, first, real_last);
-        for dim in (0..leading.len()).rev() {
-            let index = start[dim] + rest % local[dim];
-            if index >= real[dim] {
-                continue 'rows;
-            }
-            rest /= local[dim];
-            at += index * stride;
-            stride *= real[dim];
-        }
-        see(at, row * last, len);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn runs(real: &[usize], local: &[usize], start: &[usize]) -> Vec<(usize, usize, usize)> {
-        let mut runs = Vec::new();
-        for_each_run(real, local, start, &mut |at, from, len| runs.push((at, from, len)));
-        runs
-    }
-
-    #[test]
-    fn runs_leave_padding_out() {
-        assert_eq!(runs(&[2, 3], &[4, 5], &[0, 0]), [(0, 0, 3), (3, 5, 3)]);
-        assert_eq!(runs(&[2, 1, 2], &[2, 2, 3], &[0; 3]), [(0, 0, 2), (2, 6, 2)]);
-        assert_eq!(runs(&[], &[], &[]), [(0, 0, 1)]);
-        assert_eq!(runs(&[0, 3], &[4, 3], &[0, 0]), []);
-        assert_eq!(runs(&[5], &[4], &[0]), [(0, 0, 4)]);
-        assert_eq!(runs(&[5], &[4], &[4]), [(4, 0, 1)]);
-        assert_eq!(runs(&[5], &[4], &[8]), []);
-    }
-
-    #[test]
-    fn runs_of_all_shards_are_the_whole() {
-        let real = [3, 5];
-        for local in [[3, 5], [2, 5], [3, 2], [2, 3], [1, 1]] {
-            let mut seen = vec![0; 15];
-            for row in (0..3).step_by(local[0]) {
-                for column in (0..5).step_by(local[1]) {
-                    for (at, from, len) in runs(&real, &local, &[row, column]) {
-                        for i in 0..len {
-                            let (r, c) = ((from + i) / local[1], (from + i) % local[1]);
-                            assert_eq!(at + i, (row + r) * 5 + column + c, "{local:?}");
-                            seen[at + i] += 1;
-                        }
-                    }
-                }
-            }
-            assert_eq!(seen, [1; 15], "{local:?}");
-        }
-    }
 }

@@ -4,10 +4,11 @@ use super::Result;
 use super::error::CheckpointError;
 use super::load::Checkpoint;
 use super::manifest::Holds;
-use crate::shards::for_each_run;
+
 use std::collections::BTreeSet;
 use unisono_nn::{Optimizer, Parameter};
 use unisono_tensor::create::ParameterSpec;
+use unisono_tensor::runs::for_each_run;
 use unisono_tensor::{Tensor, TensorError};
 
 /// What a restored run should say before it goes on.
