@@ -86,7 +86,7 @@ impl Tensor {
                 .map(|t| Edge {
                     node: t.inner.node.clone(),
                     leaf: t.inner.leaf.clone(),
-                    dtype: t.meta().partial.map_or(t.dtype(), |partial| partial.dtype),
+                    dtype: t.meta().complete_dtype(),
                 })
                 .collect(),
             backward: RefCell::new(Some(Rc::new(backward))),
@@ -174,7 +174,10 @@ impl Tensor {
 
     fn backward_from(&self, seed: &Tensor, retain: bool) -> Result<()> {
         let device = self.device().clone();
-        let result = device.with_grad(false, || run(&device, self, seed, retain));
+        let result = device.with_grad(false, || {
+            let seed = seed.to_dtype(self.meta().complete_dtype())?;
+            run(&device, self, &seed, retain)
+        });
         device.set_uses(Default::default());
         result
     }

@@ -81,6 +81,11 @@ impl Meta {
         self.local.iter().product()
     }
 
+    /// What the elements are once they are complete: the kind that a gradient has.
+    pub fn complete_dtype(&self) -> Dtype {
+        self.partial.map_or(self.dtype, |partial| partial.dtype)
+    }
+
     /// The axis along which `dim` is cut, if it is.
     pub fn axis_of(&self, device: &MeshDevice, dim: usize) -> Option<AxisHandle> {
         self.placements

@@ -34,6 +34,21 @@ fn casts_round_once_and_hand_the_gradient_back() -> Result<()> {
     Ok(())
 }
 
+/// Whatever made the result, a gradient that is handed in as f32 is rounded before it goes on.
+#[test]
+fn a_gradient_may_be_handed_in_as_f32() -> Result<()> {
+    let device = open(&[]);
+    let dy = device.tensor(&values(3, 32), &[4, 8])?;
+    let gradient = |dy: &Tensor| -> Result<Vec<f32>> {
+        let x = device.tensor(&values(2, 32), &[4, 8])?.requires_grad()?;
+        let y = x.to_dtype(Dtype::Bf16)?.layer_norm(None, None, 1e-5)?.gelu()?;
+        y.backward_with(dy)?;
+        x.grad()?.expect("it takes part").to_vec()
+    };
+    assert_eq!(bits(&gradient(&dy)?), bits(&gradient(&dy.to_dtype(Dtype::Bf16)?)?));
+    Ok(())
+}
+
 #[test]
 fn products_read_the_copy_and_uploads_renew_it() -> Result<()> {
     let device = open(&[]);

@@ -402,8 +402,7 @@ impl Linear {
             }
             _ => dy.clone(),
         };
-        // Whoever hands in a gradient may hand in f32.
-        let dy = &d_pre.to_dtype(self.x_meta.dtype)?;
+        let dy = &d_pre;
         let rows = dy.batch_rows();
         let len = dy.leading() / rows.count.max(1);
         let mut gradients = vec![None, None];
