@@ -70,26 +70,22 @@ impl Tensor {
 
     /// The copy's memory, for whoever renews it with the values.
     pub fn copy_buffer(&self) -> Option<BufferRef> {
-        let leaf = self.inner.leaf.as_ref()?;
-        leaf.copy.borrow().as_ref().map(Tensor::buffer)
+        self.copy().map(|copy| copy.buffer())
+    }
+
+    fn copy(&self) -> Option<Tensor> {
+        self.inner.leaf.as_ref()?.copy.borrow().clone()
     }
 
     /// Rounds the values into the copy, where one is kept.
     pub(crate) fn renew_copy(&self) -> Result<()> {
-        let Some(leaf) = &self.inner.leaf else { return Ok(()) };
-        match leaf.copy.borrow().as_ref() {
-            Some(copy) => cast(self, copy),
-            None => Ok(()),
-        }
+        self.copy().map_or(Ok(()), |copy| cast(self, &copy))
     }
 
     /// What activations of kind `dtype` are multiplied with: this weight, or its copy.
     pub(crate) fn factor(&self, op: &'static str, dtype: Dtype) -> Result<Tensor> {
-        let copy = self.inner.leaf.as_ref().and_then(|leaf| leaf.copy.borrow().clone());
-        let factor = match copy {
-            Some(copy) if copy.dtype() == dtype => copy,
-            _ => self.detach(),
-        };
+        let copy = self.copy().filter(|copy| copy.dtype() == dtype);
+        let factor = copy.unwrap_or_else(|| self.detach());
         if factor.dtype() == dtype {
             return Ok(factor);
         }
@@ -107,8 +103,7 @@ impl Tensor {
 
     /// What lookups read: the copy where one is kept, else this table.
     pub(crate) fn looked_up(&self) -> Tensor {
-        let copy = self.inner.leaf.as_ref().and_then(|leaf| leaf.copy.borrow().clone());
-        copy.unwrap_or_else(|| self.detach())
+        self.copy().unwrap_or_else(|| self.detach())
     }
 
     /// Fails for integers.
