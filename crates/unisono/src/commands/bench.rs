@@ -109,8 +109,8 @@ pub fn run(args: &BenchArgs, context: &Context) -> std::result::Result<u8, Failu
         if generates(filter) {
             // The machine is described before the first measurement.
             bench.machine()?;
-            for runs in generations(&device, filter, usize::from(args.repetitions))? {
-                rows.extend(bench.generation(&runs)?);
+            for generation in generations(&device, filter, usize::from(args.repetitions))? {
+                rows.push(bench.generation(generation)?);
             }
         }
         machines.extend(bench.machine.into_inner());
@@ -256,22 +256,19 @@ impl Bench<'_> {
         Ok(self.row(kernel.name, kernel.arithmetic, (flops, bytes), roof, &samples))
     }
 
-    fn generation(&self, runs: &[Generation]) -> Result<Option<Row>> {
-        let Some(first) = runs.first() else { return Ok(None) };
-        let (work, pass) = ((first.flops, first.bytes), Pass::Read);
-        let arithmetic = self.by_arithmetic(first.dtype, pass, work)?;
-        let looks = (0..LOOKS).map(|_| self.roof(arithmetic, first.dtype, pass));
+    fn generation(&self, of: Generation) -> Result<Row> {
+        let (work, pass) = ((of.flops, of.bytes), Pass::Read);
+        let arithmetic = self.by_arithmetic(of.dtype, pass, work)?;
+        let looks = (0..LOOKS).map(|_| self.roof(arithmetic, of.dtype, pass));
         let roof = median(looks.collect::<Result<_>>()?);
-        let samples: Vec<Sample> = runs
-            .iter()
-            .map(|run| Sample {
-                seconds: run.seconds,
-                cpu: run.seconds,
-                roof,
-            })
-            .collect();
+        let sample = |seconds: f64| Sample {
+            seconds,
+            cpu: seconds,
+            roof,
+        };
+        let samples: Vec<Sample> = of.seconds.into_iter().map(sample).collect();
         let name = if arithmetic { "arithmetic" } else { pass.name() };
-        Ok(Some(self.row(first.name.clone(), first.dtype, work, name, &samples)))
+        Ok(self.row(of.name, of.dtype, work, name, &samples))
     }
 
     /// Whether work of so many operations and bytes is limited by its operations.

@@ -18,8 +18,8 @@ pub struct Generation {
     pub name: String,
     /// The kind of number.
     pub dtype: Dtype,
-    /// Seconds: of a step of all sequences, or of a prompt.
-    pub seconds: f64,
+    /// Seconds, repetition by repetition: of a step of all sequences, or of a prompt.
+    pub seconds: Vec<f64>,
     /// Operations in that time.
     pub flops: f64,
     /// Bytes of weights that are read in it.
@@ -74,7 +74,7 @@ pub fn generates(filter: &str) -> bool {
 ///
 /// # Errors
 /// Too little memory.
-pub fn generations(device: &MeshDevice, filter: &str, repetitions: usize) -> Result<Vec<Vec<Generation>>, Failure> {
+pub fn generations(device: &MeshDevice, filter: &str, repetitions: usize) -> Result<Vec<Generation>, Failure> {
     let mut all = Vec::new();
     for dtype in DTYPES {
         let wanted: Vec<(String, usize)> = names(dtype)
@@ -90,23 +90,20 @@ pub fn generations(device: &MeshDevice, filter: &str, repetitions: usize) -> Res
         let c = model.config();
         let tables = ((c.vocab_size + c.max_sequence_length) * c.embedding_dim) as f64;
         for (name, sequences) in wanted {
-            let mut runs = Vec::new();
-            for _ in 0..repetitions {
-                runs.push(Generation {
-                    name: name.clone(),
-                    dtype,
-                    seconds: match sequences {
-                        0 => prompt_seconds(&model)?,
-                        n => step_seconds(&model, n)?,
-                    },
-                    flops: match sequences {
-                        0 => 2.0 * (weights - tables) * PROMPT as f64,
-                        n => 2.0 * weights * n as f64,
-                    },
-                    bytes: dtype.bytes() as f64 * weights,
-                });
-            }
-            all.push(runs);
+            let run = || match sequences {
+                0 => prompt_seconds(&model),
+                n => step_seconds(&model, n),
+            };
+            all.push(Generation {
+                name,
+                dtype,
+                seconds: (0..repetitions).map(|_| run()).collect::<Result<_, _>>()?,
+                flops: match sequences {
+                    0 => 2.0 * (weights - tables) * PROMPT as f64,
+                    n => 2.0 * weights * n as f64,
+                },
+                bytes: dtype.bytes() as f64 * weights,
+            });
         }
     }
     Ok(all)
