@@ -1,10 +1,14 @@
 //! The table of a model's parameters.
 
+use crate::adapters::Adapters;
+use std::rc::Rc;
 use unisono_tensor::create::{Init, ParameterDim, ParameterSpec};
 use unisono_tensor::{Dtype, MeshDevice, Result, Tensor};
 
 /// First random site of parameters; dropout sites lie below.
 const PARAMETER_SITES: u32 = 0x8000_0000;
+/// First random site of adapters' parameters, so that a model draws the same values with adapters and without.
+const ADAPTER_SITES: u32 = 0xC000_0000;
 
 /// How a parameter is stored in other people's files, beside its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,12 +53,52 @@ impl Parameter {
     }
 }
 
+/// A model's parameters, in an order that depends on its configuration only.
+#[derive(Clone, Default)]
+pub struct Table {
+    /// Those that are trained. They have gradients, optimizer state, and a place in checkpoints.
+    pub trainable: Vec<Parameter>,
+    /// The others: values and nothing else.
+    pub frozen: Vec<Parameter>,
+}
+
+impl Table {
+    /// All of them: the trainable ones, then the frozen ones.
+    pub fn all(&self) -> impl Iterator<Item = &Parameter> {
+        self.trainable.iter().chain(&self.frozen)
+    }
+}
+
+/// Which parameters are trained.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Trained {
+    /// All of them.
+    #[default]
+    All,
+    /// Only low-rank adapters beside some linear layers (and what they name besides).
+    Adapters(Rc<Adapters>),
+    /// None: the model only runs. In bf16, matrices and tables are then stored in bf16 alone.
+    Nothing,
+}
+
+/// What is to become of a model's parameters.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Regime {
+    /// Which are trained.
+    pub trained: Trained,
+    /// Whether values come from a file, so that drawing first values would be in vain. Adapters draw theirs all the same.
+    pub values_come_later: bool,
+}
+
 /// The table under construction.
 pub struct Parameters {
     device: MeshDevice,
     /// What activations are, and the copies of matrices and tables that they meet.
     dtype: Dtype,
-    rows: Vec<Parameter>,
+    regime: Regime,
+    table: Table,
+    /// Parameters added so far, adapters' left out, and of adapters.
+    counts: (u32, u32),
 }
 
 /// A dimension that is never cut.
@@ -84,10 +128,17 @@ impl Parameters {
     /// An empty table on a mesh, for activations in `dtype`: in bf16, matrices and tables keep a rounded copy beside their f32
     /// values ([`Tensor::keep_copy`]).
     pub fn with_dtype(device: &MeshDevice, dtype: Dtype) -> Parameters {
+        Parameters::with_regime(device, dtype, Regime::default())
+    }
+
+    /// An empty table on a mesh, for activations in `dtype`, whose parameters are kept as `regime` says.
+    pub fn with_regime(device: &MeshDevice, dtype: Dtype, regime: Regime) -> Parameters {
         Parameters {
             device: device.clone(),
             dtype,
-            rows: Vec::new(),
+            regime,
+            table: Table::default(),
+            counts: (0, 0),
         }
     }
 
@@ -139,12 +190,51 @@ impl Parameters {
     ///
     /// # Errors
     /// As [`Parameters::normal`].
-    pub fn add(&mut self, name: &str, spec: ParameterSpec, decay: bool) -> Result<Tensor> {
-        let tensor = self.device.parameter(name, &spec)?;
-        if spec.dims.len() > 1 {
-            tensor.keep_copy(self.dtype)?;
+    pub fn add(&mut self, name: &str, mut spec: ParameterSpec, decay: bool) -> Result<Tensor> {
+        self.counts.0 += 1;
+        if self.regime.values_come_later {
+            spec.init = Init::Later;
         }
-        self.rows.push(Parameter {
+        let trains = match &self.regime.trained {
+            Trained::All => true,
+            Trained::Adapters(adapters) => adapters.also_trains(name),
+            Trained::Nothing => false,
+        };
+        self.push(name, spec, decay, trains)
+    }
+
+    /// A parameter of an adapter: uniform in ±`bound`, or zeros for 0; trained unless nothing is.
+    ///
+    /// # Errors
+    /// As [`Parameters::normal`].
+    pub fn adapter(&mut self, name: &str, dims: Vec<ParameterDim>, bound: f32) -> Result<Tensor> {
+        let site = ADAPTER_SITES + self.counts.1;
+        self.counts.1 += 1;
+        let init = match bound {
+            0.0 => Init::Zeros,
+            _ => Init::Uniform { bound, site },
+        };
+        let trains = self.regime.trained != Trained::Nothing;
+        self.push(name, ParameterSpec { dims, init }, true, trains)
+    }
+
+    fn push(&mut self, name: &str, spec: ParameterSpec, decay: bool, trains: bool) -> Result<Tensor> {
+        let matrix = spec.dims.len() > 1;
+        let tensor = if trains {
+            let tensor = self.device.parameter(name, &spec)?;
+            if matrix {
+                tensor.keep_copy(self.dtype)?;
+            }
+            tensor
+        } else {
+            let dtype = if matrix { self.dtype } else { Dtype::F32 };
+            self.device.constant(name, &spec, dtype)?
+        };
+        let rows = match trains {
+            true => &mut self.table.trainable,
+            false => &mut self.table.frozen,
+        };
+        rows.push(Parameter {
             name: name.into(),
             tensor: tensor.clone(),
             spec,
@@ -154,10 +244,19 @@ impl Parameters {
         Ok(tensor)
     }
 
-    /// Says how others store the `count` parameters added last.
-    pub fn stored_last(&mut self, count: usize, foreign: Foreign) {
-        for row in self.rows.iter_mut().rev().take(count) {
-            row.foreign = foreign;
+    /// Says how others store the parameter `name`, where the table has it.
+    pub fn stored(&mut self, name: &str, foreign: Foreign) {
+        let table = &mut self.table;
+        let rows = table.trainable.iter_mut().chain(&mut table.frozen);
+        rows.filter(|row| row.name == name)
+            .for_each(|row| row.foreign = foreign);
+    }
+
+    /// The adapters that a linear layer of this name gets, where it gets any.
+    pub fn adapters_of(&self, layer: &str) -> Option<Rc<Adapters>> {
+        match &self.regime.trained {
+            Trained::Adapters(adapters) if adapters.layers.contains(layer) => Some(adapters.clone()),
+            _ => None,
         }
     }
 
@@ -172,12 +271,12 @@ impl Parameters {
     }
 
     /// The finished table.
-    pub fn finish(self) -> Vec<Parameter> {
-        self.rows
+    pub fn finish(self) -> Table {
+        self.table
     }
 
     /// Each parameter draws from a site of its own, by its place in the table.
     fn site(&self) -> u32 {
-        PARAMETER_SITES + self.rows.len() as u32
+        PARAMETER_SITES + self.counts.0
     }
 }

@@ -6,6 +6,7 @@ use crate::tensor::{Dtype, Meta, Tensor};
 use crate::{MeshDevice, Result, Rows};
 use std::sync::Arc;
 use unisono_mesh::Placement;
+use unisono_runtime::ops::cast::Cast;
 use unisono_runtime::ops::fill::Fill;
 use unisono_runtime::ops::random::{Distribution, FillRandom};
 use unisono_runtime::ops::{Region, RegionDim};
@@ -244,13 +245,38 @@ impl MeshDevice {
     /// # Errors
     /// Units that the axis does not divide, or too little memory.
     pub fn parameter(&self, name: &str, spec: &ParameterSpec) -> Result<Tensor> {
+        let t = self.filled(name, spec)?.requires_grad()?;
+        t.set_name(name);
+        Ok(t)
+    }
+
+    /// A parameter that is not trained: values in `dtype` and nothing else, no leaf and no gradient.
+    ///
+    /// # Errors
+    /// As [`MeshDevice::parameter`].
+    pub fn constant(&self, name: &str, spec: &ParameterSpec, dtype: Dtype) -> Result<Tensor> {
+        if dtype == Dtype::F32 {
+            return self.filled(name, spec);
+        }
+        let meta = self.parameter_meta(name, spec, dtype)?;
+        let t = Tensor::empty(self, meta, Kind::Parameter)?;
+        if spec.init != Init::Later {
+            self.runtime().issue(Cast {
+                from: self.filled(name, spec)?.buffer(),
+                to: t.buffer(),
+            })?;
+        }
+        Ok(t)
+    }
+
+    fn parameter_meta(&self, name: &str, spec: &ParameterSpec, dtype: Dtype) -> Result<Meta> {
         if spec.dims.len() > 3 {
             return Err(TensorError::Argument {
                 op: "parameter",
                 what: format!("`{name}` has {} dimensions; up to 3 are built", spec.dims.len()),
             });
         }
-        let mut meta = Meta::replicated(self, Dtype::F32, &spec.padded());
+        let mut meta = Meta::replicated(self, dtype, &spec.padded());
         for (dim, d) in spec.dims.iter().enumerate() {
             meta.units[dim] = d.units;
             if let Some(axis) = d.axis.and_then(|name| self.axis(name)) {
@@ -267,9 +293,15 @@ impl MeshDevice {
                 meta.placements[axis.index] = Placement::Shard(dim);
             }
         }
-        let t = Tensor::empty(self, meta, Kind::Parameter)?;
+        Ok(meta)
+    }
+
+    /// A tensor in f32 as `spec` says.
+    fn filled(&self, name: &str, spec: &ParameterSpec) -> Result<Tensor> {
+        let t = Tensor::empty(self, self.parameter_meta(name, spec, Dtype::F32)?, Kind::Parameter)?;
         let command = |value: f32| Fill { to: t.buffer(), value };
         match spec.init {
+            Init::Later => {}
             Init::Zeros => self.runtime().issue(command(0.0))?,
             Init::Ones => self.runtime().issue(command(1.0))?,
             Init::Normal { std, site } => {
@@ -287,8 +319,6 @@ impl MeshDevice {
                 )?;
             }
         }
-        let t = t.requires_grad()?;
-        t.set_name(name);
         Ok(t)
     }
 
@@ -332,6 +362,8 @@ pub struct ParameterDim {
 /// How a parameter begins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Init {
+    /// Not at all: values are uploaded before the first use.
+    Later,
     /// Zeros.
     Zeros,
     /// Ones.

@@ -36,7 +36,8 @@ impl SelfAttention {
         };
         let project_in = {
             let layer = ColumnParallelLinear::new(p, &format!("{name}.c_attn"), width, fused, num_groups, bias)?;
-            p.stored_last(if bias { 2 } else { 1 }, foreign);
+            p.stored(&format!("{name}.c_attn.weight"), foreign);
+            p.stored(&format!("{name}.c_attn.bias"), foreign);
             layer
         };
         let heads = num_heads * head_dim;

@@ -3,10 +3,10 @@
 //! Source: Radford et al., *Language models are unsupervised multitask learners* (2019); parameter names as in Hugging
 //! Face's `GPT2LMHeadModel`, without the leading `transformer.`.
 
-use super::Model;
+use super::{LanguageModel, Model};
 use crate::Result;
 use crate::layers::{Activation, Embedding, LayerNorm, Mlp, SelfAttention, sinusoidal_positions};
-use crate::parameter::{Parameter, Parameters, whole};
+use crate::parameter::{Parameters, Regime, Table, whole};
 use std::cell::Cell;
 use std::rc::Rc;
 use unisono_tensor::ops::attention::{AttentionSpec, KvCache};
@@ -91,19 +91,28 @@ pub struct Gpt {
     blocks: Vec<Rc<Block>>,
     ln_f: LayerNorm,
     lm_head: Option<Embedding>,
-    parameters: Vec<Parameter>,
+    table: Table,
     training: Cell<bool>,
     mask: Option<Tensor>,
 }
 
 impl Gpt {
-    /// A model with fresh parameters, drawn from the device's seed.
+    /// A model with fresh parameters, drawn from the device's seed, all of them trained.
     ///
     /// # Errors
     /// A mesh that cannot cut the model's units evenly, or too little memory.
     pub fn new(device: &MeshDevice, config: GptConfig) -> Result<Gpt> {
+        Gpt::with_regime(device, config, Regime::default())
+    }
+
+    /// A model whose parameters are kept as `regime` says.
+    ///
+    /// # Errors
+    /// As [`Gpt::new`].
+    pub fn with_regime(device: &MeshDevice, config: GptConfig, regime: Regime) -> Result<Gpt> {
         let c = &config;
-        let p = &mut Parameters::with_dtype(device, c.dtype);
+        let mut parameters = Parameters::with_regime(device, c.dtype, regime);
+        let p = &mut parameters;
         let wte = Embedding::new(p, "wte", c.vocab_size, c.embedding_dim, c.num_groups)?;
         let wpe = match c.positions {
             Positions::Trainable => p.normal(
@@ -129,7 +138,6 @@ impl Gpt {
                 c.num_groups,
             )?),
         };
-        let parameters = std::mem::replace(p, Parameters::new(device)).finish();
         Ok(Gpt {
             config,
             wte,
@@ -137,7 +145,7 @@ impl Gpt {
             blocks,
             ln_f,
             lm_head,
-            parameters,
+            table: parameters.finish(),
             training: Cell::new(true),
             mask: None,
         })
@@ -148,79 +156,9 @@ impl Gpt {
         &self.config
     }
 
-    /// The devices that it is on.
-    pub fn device(&self) -> &MeshDevice {
-        self.wte.weight.device()
-    }
-
     /// An attention mask for all later forward passes; see [`Tensor::attention`].
     pub fn set_mask(&mut self, mask: Option<Tensor>) {
         self.mask = mask;
-    }
-
-    /// Token ids [batch, tokens] to features [batch, tokens, embedding_dim] after the last norm.
-    ///
-    /// # Errors
-    /// More tokens than the model has positions.
-    pub fn forward(&self, ids: &Tensor) -> Result<Tensor> {
-        let dropout = if self.training.get() { self.config.dropout } else { 0.0 };
-        let mut x = self.embed(ids)?.dropout(dropout, 0)?;
-        for block in &self.blocks {
-            let (block, mask) = (block.clone(), self.mask.clone());
-            let run = move |x: &Tensor| block.forward(x, mask.as_ref(), dropout);
-            x = if self.config.recompute {
-                recompute(&x, Rc::new(run))?
-            } else {
-                run(&x)?
-            };
-        }
-        self.ln_f.forward(&x)
-    }
-
-    /// Features [.., embedding_dim] to logits [.., vocabulary], cut along `tp`, padding at the end.
-    ///
-    /// # Errors
-    /// A shape that does not fit.
-    pub fn logits(&self, features: &Tensor) -> Result<Tensor> {
-        features.broadcast("tp")?.linear_transposed(self.head())
-    }
-
-    /// Features [batch, tokens, embedding_dim] of new tokens whose `positions` [batch, tokens] say where they stand in their
-    /// sequences: each sequence's follow each other, and the caches hold all tokens before them. No gradients flow through.
-    ///
-    /// # Errors
-    /// A shape that does not fit.
-    pub fn forward_cached(&self, ids: &Tensor, caches: &[KvCache], positions: &Tensor) -> Result<Tensor> {
-        let first = match positions.local_shape() {
-            [_, 1] => positions.clone(),
-            _ => positions.slice(1, 0..1)?,
-        };
-        let mut x = self.wte.forward(ids)?.add(&self.wpe.embedding(positions)?)?;
-        for (block, cache) in self.blocks.iter().zip(caches) {
-            x = block.forward_cached(&x, cache, &first)?;
-        }
-        self.ln_f.forward(&x)
-    }
-
-    /// Caches for `batch` sequences (on each device) of up to `capacity` tokens, one a block.
-    ///
-    /// # Errors
-    /// Too little memory.
-    pub fn caches(&self, batch: usize, capacity: usize) -> Result<Vec<KvCache>> {
-        let device = self.device();
-        let groups = self.config.num_groups / device.mesh().axis_size("tp");
-        (0..self.blocks.len())
-            .map(|_| {
-                KvCache::new(
-                    device,
-                    &self.config.attention(),
-                    groups,
-                    batch,
-                    capacity,
-                    self.config.dtype,
-                )
-            })
-            .collect()
     }
 
     fn head(&self) -> &Tensor {
@@ -275,8 +213,8 @@ impl Block {
 }
 
 impl Model for Gpt {
-    fn parameters(&self) -> &[Parameter] {
-        &self.parameters
+    fn table(&self) -> &Table {
+        &self.table
     }
 
     fn losses(&self, inputs: &Tensor, targets: &Tensor, scale: f32) -> Result<Tensor> {
@@ -286,5 +224,67 @@ impl Model for Gpt {
 
     fn set_training(&self, on: bool) {
         self.training.set(on);
+    }
+}
+
+impl LanguageModel for Gpt {
+    fn device(&self) -> &MeshDevice {
+        self.wte.weight.device()
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.config.vocab_size
+    }
+
+    fn max_sequence_length(&self) -> usize {
+        self.config.max_sequence_length
+    }
+
+    fn forward(&self, ids: &Tensor) -> Result<Tensor> {
+        let dropout = if self.training.get() { self.config.dropout } else { 0.0 };
+        let mut x = self.embed(ids)?.dropout(dropout, 0)?;
+        for block in &self.blocks {
+            let (block, mask) = (block.clone(), self.mask.clone());
+            let run = move |x: &Tensor| block.forward(x, mask.as_ref(), dropout);
+            x = if self.config.recompute {
+                recompute(&x, Rc::new(run))?
+            } else {
+                run(&x)?
+            };
+        }
+        self.ln_f.forward(&x)
+    }
+
+    fn forward_cached(&self, ids: &Tensor, caches: &[KvCache], positions: &Tensor) -> Result<Tensor> {
+        let first = match positions.local_shape() {
+            [_, 1] => positions.clone(),
+            _ => positions.slice(1, 0..1)?,
+        };
+        let mut x = self.wte.forward(ids)?.add(&self.wpe.embedding(positions)?)?;
+        for (block, cache) in self.blocks.iter().zip(caches) {
+            x = block.forward_cached(&x, cache, &first)?;
+        }
+        self.ln_f.forward(&x)
+    }
+
+    fn caches(&self, batch: usize, capacity: usize) -> Result<Vec<KvCache>> {
+        let device = self.device();
+        let groups = self.config.num_groups / device.mesh().axis_size("tp");
+        (0..self.blocks.len())
+            .map(|_| {
+                KvCache::new(
+                    device,
+                    &self.config.attention(),
+                    groups,
+                    batch,
+                    capacity,
+                    self.config.dtype,
+                )
+            })
+            .collect()
+    }
+
+    fn logits(&self, features: &Tensor) -> Result<Tensor> {
+        features.broadcast("tp")?.logits(self.head())
     }
 }

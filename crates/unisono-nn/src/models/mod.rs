@@ -1,19 +1,22 @@
 //! Models: a configuration, a forward pass, a table of parameters.
 
 pub mod gpt;
+// pub mod llama;
 pub mod regression;
 
 use crate::Result;
-use crate::parameter::Parameter;
-use unisono_tensor::Tensor;
+use crate::parameter::{Parameter, Table};
+use unisono_tensor::ops::attention::KvCache;
+use unisono_tensor::{MeshDevice, Tensor};
 
 pub use gpt::{Gpt, GptConfig, Positions};
+// pub use llama::{Llama, LlamaConfig};
 pub use regression::{Perceptron, PerceptronConfig};
 
 /// What the training loop asks of a model.
 pub trait Model {
     /// The table of parameters, in an order that depends on the configuration only.
-    fn parameters(&self) -> &[Parameter];
+    fn table(&self) -> &Table;
 
     /// The loss of each sequence (sample) of a micro-batch, summed over its targets: `[batch]`. `backward()` on it gives the
     /// gradients of `scale` times the sum of all of them.
@@ -25,8 +28,50 @@ pub trait Model {
     /// Whether dropout is on.
     fn set_training(&self, on: bool);
 
+    /// The parameters that are trained.
+    fn parameters(&self) -> &[Parameter] {
+        &self.table().trainable
+    }
+
     /// Number of parameters, each counted once.
     fn num_parameters(&self) -> usize {
-        self.parameters().iter().map(Parameter::num_elements).sum()
+        self.table().all().map(Parameter::num_elements).sum()
     }
+}
+
+/// What generation asks of a model.
+pub trait LanguageModel: Model {
+    /// The devices that it is on.
+    fn device(&self) -> &MeshDevice;
+
+    /// Entries of the vocabulary.
+    fn vocab_size(&self) -> usize;
+
+    /// Longest sequence.
+    fn max_sequence_length(&self) -> usize;
+
+    /// Token ids [batch, tokens] to features [batch, tokens, width] after the last norm.
+    ///
+    /// # Errors
+    /// More tokens than the model has positions.
+    fn forward(&self, ids: &Tensor) -> Result<Tensor>;
+
+    /// Features [batch, tokens, width] of new tokens whose `positions` [batch, tokens] say where they stand in their
+    /// sequences: each sequence's follow each other, and the caches hold all tokens before them. No gradients flow through.
+    ///
+    /// # Errors
+    /// A shape that does not fit.
+    fn forward_cached(&self, ids: &Tensor, caches: &[KvCache], positions: &Tensor) -> Result<Tensor>;
+
+    /// Caches for `batch` sequences (on each device) of up to `capacity` tokens, one a block.
+    ///
+    /// # Errors
+    /// Too little memory.
+    fn caches(&self, batch: usize, capacity: usize) -> Result<Vec<KvCache>>;
+
+    /// Features [.., width] to logits [.., vocabulary] in f32, cut along `tp`, padding at the end.
+    ///
+    /// # Errors
+    /// A shape that does not fit, or recorded gradients.
+    fn logits(&self, features: &Tensor) -> Result<Tensor>;
 }

@@ -3,7 +3,7 @@
 use super::Model;
 use crate::Result;
 use crate::layers::{Activation, ColumnParallelLinear, Linear, RowParallelLinear};
-use crate::parameter::{Parameter, Parameters};
+use crate::parameter::{Parameters, Table};
 use unisono_tensor::{Dtype, MeshDevice, Tensor};
 
 /// Everything that defines the model.
@@ -37,7 +37,7 @@ enum Layer {
 pub struct Perceptron {
     config: PerceptronConfig,
     layers: Vec<Layer>,
-    parameters: Vec<Parameter>,
+    table: Table,
 }
 
 impl Perceptron {
@@ -47,7 +47,8 @@ impl Perceptron {
     /// A mesh that cannot cut the hidden units evenly, or too little memory.
     pub fn new(device: &MeshDevice, config: PerceptronConfig) -> Result<Perceptron> {
         let c = &config;
-        let p = &mut Parameters::with_dtype(device, c.dtype);
+        let mut parameters = Parameters::with_dtype(device, c.dtype);
+        let p = &mut parameters;
         let mut sizes = vec![c.inputs];
         sizes.extend(&c.hidden);
         sizes.push(c.outputs);
@@ -63,11 +64,10 @@ impl Perceptron {
                 _ => Layer::Row(RowParallelLinear::uniform(p, &name, inputs, outputs, c.units, c.bias)?),
             });
         }
-        let parameters = std::mem::replace(p, Parameters::new(device)).finish();
         Ok(Perceptron {
             config,
             layers,
-            parameters,
+            table: parameters.finish(),
         })
     }
 
@@ -91,8 +91,8 @@ impl Perceptron {
 }
 
 impl Model for Perceptron {
-    fn parameters(&self) -> &[Parameter] {
-        &self.parameters
+    fn table(&self) -> &Table {
+        &self.table
     }
 
     fn losses(&self, inputs: &Tensor, targets: &Tensor, scale: f32) -> Result<Tensor> {
