@@ -8,7 +8,7 @@ use std::rc::Rc;
 use unisono_nn::layers::Activation;
 use unisono_nn::models::{Gpt, GptConfig, Model, Perceptron, PerceptronConfig, Positions};
 use unisono_nn::optimizers::{AdamW, AdamWConfig, NoOp, Optimizer, Sgd, SgdConfig};
-use unisono_nn::{Parameter, Schedule};
+use unisono_nn::{LanguageModel, Parameter, Schedule};
 use unisono_tensor::{MeshDevice, Result};
 
 /// A model's definition, complete with its vocabulary.
@@ -162,6 +162,14 @@ impl LiveModel {
         match self {
             LiveModel::Gpt(model) => model.as_ref(),
             LiveModel::Perceptron(model) => model.as_ref(),
+        }
+    }
+
+    /// As generation sees it, if it is a language model.
+    pub fn as_language_model(&self) -> Option<&dyn LanguageModel> {
+        match self {
+            LiveModel::Gpt(model) => Some(model.as_ref()),
+            LiveModel::Perceptron(_) => None,
         }
     }
 }

@@ -37,9 +37,7 @@ pub fn train(changes: &[&str], folder: &Path) -> Result<(f32, String), Box<dyn E
     let (mut run, _) = Run::open(&device, loaded.config, plan, dataset?, folder, None)?;
     let summary = run.train(&mut [&mut Lines], &|| false)?;
 
-    let LiveModel::Gpt(model) = &run.trainer.model else {
-        return Err("the preset is a GPT".into());
-    };
+    let model = run.trainer.model.as_language_model().ok_or("the preset is a GPT")?;
     let tokenizer = run.dataset.tokenizer().ok_or("the preset trains on text")?;
     let request = TextRequest {
         prompt: "Once ".into(),

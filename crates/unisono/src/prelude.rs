@@ -16,7 +16,7 @@ pub use unisono_runtime::{BufferRef, Cost, Op, Place};
 pub use unisono_nn::layers::{
     Activation, ColumnParallelLinear, Embedding, LayerNorm, Linear, Mlp, RmsNorm, RowParallelLinear, SelfAttention,
 };
-pub use unisono_nn::models::{Gpt, GptConfig, Model, Perceptron, PerceptronConfig, Positions};
+pub use unisono_nn::models::{Gpt, GptConfig, LanguageModel, Model, Perceptron, PerceptronConfig, Positions};
 pub use unisono_nn::optimizers::{AdamW, AdamWConfig, Optimizer, Sgd, SgdConfig};
 pub use unisono_nn::parameter::{cut, whole};
 pub use unisono_nn::{GradientNorm, Parameter, Parameters, Schedule};

@@ -1,6 +1,6 @@
 //! The model's side of generation: sequences in caches, and the logits after their last tokens.
 
-use unisono_nn::models::Gpt;
+use unisono_nn::LanguageModel;
 use unisono_runtime::Pending;
 use unisono_tensor::ops::attention::KvCache;
 use unisono_tensor::{MeshDevice, Result, Tensor, TensorError};
@@ -10,7 +10,7 @@ use unisono_tensor::{MeshDevice, Result, Tensor, TensorError};
 /// A sequence's logits depend on its tokens alone, bit for bit: not on the other sequences, the mesh, or whether its tokens
 /// came at once or one by one. Along data-parallel axes every device computes the same.
 pub struct Decoder<'a> {
-    model: &'a Gpt,
+    model: &'a dyn LanguageModel,
     device: MeshDevice,
     caches: Vec<KvCache>,
     capacity: usize,
@@ -23,8 +23,8 @@ impl<'a> Decoder<'a> {
     ///
     /// # Errors
     /// Too little memory, or more tokens than the model has positions.
-    pub fn new(model: &'a Gpt, sequences: usize, capacity: usize) -> Result<Decoder<'a>> {
-        let positions = model.config().max_sequence_length;
+    pub fn new(model: &'a dyn LanguageModel, sequences: usize, capacity: usize) -> Result<Decoder<'a>> {
+        let positions = model.max_sequence_length();
         if sequences == 0 || capacity == 0 || capacity > positions {
             return Err(TensorError::Argument {
                 op: "decoder",

@@ -17,7 +17,7 @@ pub use text::{TextOutput, TextRequest, generate_text};
 
 use error::prompt_of;
 use std::ops::ControlFlow;
-use unisono_nn::models::Gpt;
+use unisono_nn::LanguageModel;
 
 /// A prompt and how it is to go on.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -107,7 +107,7 @@ impl Default for Batching {
 /// # Errors
 /// Anything wrong with a request, before anything is computed; broken weights; a failed command.
 pub fn generate(
-    model: &Gpt,
+    model: &dyn LanguageModel,
     requests: &[Request],
     on_token: &mut dyn FnMut(usize, u32) -> ControlFlow<End>,
 ) -> Result<Vec<Output>, GenerateError> {
@@ -119,7 +119,7 @@ pub fn generate(
 /// # Errors
 /// As [`generate`].
 pub fn generate_with(
-    model: &Gpt,
+    model: &dyn LanguageModel,
     requests: &[Request],
     batching: &Batching,
     on_token: &mut dyn FnMut(usize, u32) -> ControlFlow<End>,
@@ -180,19 +180,18 @@ struct Limits {
 }
 
 impl Limits {
-    fn new(model: &Gpt, batching: &Batching) -> Result<Limits, GenerateError> {
-        let config = model.config();
-        let vocabulary = batching.vocabulary.unwrap_or(config.vocab_size);
-        if vocabulary == 0 || vocabulary > config.vocab_size {
+    fn new(model: &dyn LanguageModel, batching: &Batching) -> Result<Limits, GenerateError> {
+        let known = model.vocab_size();
+        let vocabulary = batching.vocabulary.unwrap_or(known);
+        if vocabulary == 0 || vocabulary > known {
             return Err(GenerateError::Setting(format!(
-                "the tokenizer has {vocabulary} tokens and the model knows {}: they do not belong together. Use the tokenizer that \
-                 the model was trained with",
-                config.vocab_size
+                "the tokenizer has {vocabulary} tokens and the model knows {known}: they do not belong together. Use the \
+                 tokenizer that the model was trained with"
             )));
         }
         Ok(Limits {
             vocabulary,
-            positions: config.max_sequence_length,
+            positions: model.max_sequence_length(),
         })
     }
 

@@ -4,7 +4,7 @@ use super::error::prompt_of;
 use super::{Batching, End, Finish, GenerateError, Request, Sampling, generate_with};
 use std::ops::ControlFlow;
 use unisono_data::{StreamDecoder, Tokenizer};
-use unisono_nn::models::Gpt;
+use unisono_nn::LanguageModel;
 
 /// A prompt and how it is to go on.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,7 +34,7 @@ pub struct TextOutput {
 /// # Errors
 /// A character that the tokenizer does not have, named; a tokenizer that is not the model's; what [`super::generate`] says.
 pub fn generate_text(
-    model: &Gpt,
+    model: &dyn LanguageModel,
     tokenizer: &Tokenizer,
     requests: &[TextRequest],
     on_text: &mut dyn FnMut(usize, &str) -> ControlFlow<End>,

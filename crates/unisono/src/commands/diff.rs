@@ -56,7 +56,7 @@ fn answers(run: &Path, prompts: &[String], context: &Context) -> Result<Vec<Stri
             sampling: Sampling::greedy(),
         })
         .collect();
-    let outputs = generate_text(trained.gpt()?, tokenizer, &requests, &mut |_, _| {
+    let outputs = generate_text(trained.language_model()?, tokenizer, &requests, &mut |_, _| {
         ControlFlow::Continue(())
     })?;
     Ok(outputs.into_iter().map(|output| output.text).collect())

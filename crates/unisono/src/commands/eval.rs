@@ -84,7 +84,7 @@ pub fn run(args: &EvalArgs, context: &Context) -> Result<u8, Failure> {
 
 /// A file's tokens, as the run reads text.
 fn read_tokens(file: &Path, trained: &Trained) -> Result<Tokens, Failure> {
-    trained.gpt()?;
+    trained.language_model()?;
     let place = file.display().to_string();
     let tokens = match &trained.tokenizer {
         None => token_file::load_tokens(file, None)?,

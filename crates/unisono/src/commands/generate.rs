@@ -38,7 +38,7 @@ fn from_text(
     trained: &Trained,
     context: &Context,
 ) -> Result<u8, Failure> {
-    let (out, model) = (&context.out, trained.gpt()?);
+    let (out, model) = (&context.out, trained.language_model()?);
     let tokenizer = trained.tokenizer()?;
     let tokens = tokenizer
         .encode(prompt)
@@ -83,7 +83,7 @@ fn from_ids(
     trained: &Trained,
     context: &Context,
 ) -> Result<u8, Failure> {
-    let (out, model) = (&context.out, trained.gpt()?);
+    let (out, model) = (&context.out, trained.language_model()?);
     let request = Request {
         prompt_ids: ids.to_vec(),
         max_new_tokens: length(args, ids.len(), trained),

@@ -4,7 +4,7 @@ use crate::exit::Failure;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use unisono_data::Tokenizer;
-use unisono_nn::models::Gpt;
+use unisono_nn::LanguageModel;
 use unisono_train::dataset::TextData;
 use unisono_train::generate::{Batching, Request, Sampling, generate_with};
 
@@ -37,11 +37,11 @@ impl Sample {
 ///
 /// # Errors
 /// Broken weights, or a failed command.
-pub fn write(model: &Gpt, data: &TextData, tokenizer: &Tokenizer, sampling: Sampling) -> Result<Sample, Failure> {
+pub fn write(model: &dyn LanguageModel, data: &TextData, tokenizer: &Tokenizer, sampling: Sampling) -> Result<Sample, Failure> {
     let first = tokenizer.encode("\n").ok().filter(|ids| ids.len() == 1);
     let mut ids = first.unwrap_or_else(|| data.train.get(0).into_iter().collect());
     let begin = ids.len();
-    let keep = (model.config().max_sequence_length / 2).max(1);
+    let keep = (model.max_sequence_length() / 2).max(1);
     let batching = Batching {
         vocabulary: Some(tokenizer.vocab_size()),
         ..Batching::default()

@@ -20,7 +20,6 @@ use unisono_runtime::machine::cores;
 use unisono_train::checkpoint::{self, Checkpoint, CheckpointError};
 use unisono_train::config::{Loaded, differing_keys};
 use unisono_train::dataset::Dataset;
-use unisono_train::model::LiveModel;
 use unisono_train::run::{Ending, Run};
 
 /// Seconds that the multiply-add peak is measured for, at the end of a run.
@@ -113,7 +112,7 @@ pub fn run(args: &TrainArgs, context: &Context) -> Result<u8, Failure> {
 /// Lets a language model write something, and shows the beginning.
 fn sample(run: &Run, context: &Context) -> Result<Option<Sample>, Failure> {
     let out = &context.out;
-    let (Dataset::Text(data), LiveModel::Gpt(model)) = (&run.dataset, &run.trainer.model) else {
+    let (Dataset::Text(data), Some(model)) = (&run.dataset, run.trainer.model.as_language_model()) else {
         return Ok(None);
     };
     let Some(tokenizer) = &data.tokenizer else {

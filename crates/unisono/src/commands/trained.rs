@@ -6,9 +6,8 @@ use crate::context::Context;
 use crate::exit::Failure;
 use crate::runs;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use unisono_data::Tokenizer;
-use unisono_nn::models::Gpt;
+use unisono_nn::LanguageModel;
 use unisono_tensor::MeshDevice;
 use unisono_train::checkpoint::{self, Holds, Manifest};
 use unisono_train::config::{RunConfig, TokenizerType};
@@ -96,15 +95,14 @@ impl Trained {
     ///
     /// # Errors
     /// Another kind of model.
-    pub fn gpt(&self) -> Result<&Rc<Gpt>, Failure> {
-        match &self.model {
-            LiveModel::Gpt(model) => Ok(model),
-            LiveModel::Perceptron(_) => Err(Failure::input(format!(
+    pub fn language_model(&self) -> Result<&dyn LanguageModel, Failure> {
+        self.model.as_language_model().ok_or_else(|| {
+            Failure::input(format!(
                 "{} is the checkpoint of a {}: only language models write text",
                 self.checkpoint.display(),
                 self.spec.describe()
-            ))),
-        }
+            ))
+        })
     }
 
     /// How text becomes tokens.
