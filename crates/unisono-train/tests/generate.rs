@@ -5,7 +5,7 @@ use unisono_data::Tokenizer;
 use unisono_kernels::isa::Isa;
 use unisono_kernels::philox::Stream;
 use unisono_kernels::random::fill_normal;
-use unisono_nn::Model;
+use unisono_nn::{LanguageModel, Model};
 use unisono_nn::layers::Activation;
 use unisono_nn::models::{Gpt, GptConfig, Positions};
 use unisono_tensor::{Dtype, Mesh, MeshDevice, Options};
@@ -106,7 +106,7 @@ fn requests() -> Vec<Request> {
             prompt_ids: ids(len, 100 + i as u64),
             max_new_tokens,
             sampling,
-            stop_ids: Vec::new(),
+            ..Request::default()
         })
         .collect()
 }
@@ -358,8 +358,8 @@ fn the_models_positions_end_the_text_in_words() {
     let full = Finish::Context { positions: POSITIONS };
     assert_eq!(outputs.iter().map(|o| o.ids.len()).collect::<Vec<_>>(), [7, 1, 1, 2, 0]);
     assert_eq!(
-        outputs.iter().map(|o| o.finish).collect::<Vec<_>>(),
-        [full, full, Finish::Length, Finish::Length, Finish::Length]
+        outputs.iter().map(|o| o.finish.clone()).collect::<Vec<_>>(),
+        [full.clone(), full.clone(), Finish::Length, Finish::Length, Finish::Length]
     );
     assert_eq!(
         full.to_string(),
@@ -381,7 +381,7 @@ fn padding_of_the_vocabulary_is_never_drawn() {
             seed,
             ..Sampling::default()
         },
-        stop_ids: Vec::new(),
+        ..Request::default()
     };
     for vocabulary in [65, 5] {
         let batching = Batching {

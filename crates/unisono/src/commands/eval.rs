@@ -17,10 +17,13 @@ use unisono_train::evaluate::evaluate;
 /// # Errors
 /// A name that is no run, or data that cannot be read.
 pub fn run(args: &EvalArgs, context: &Context) -> Result<u8, Failure> {
-    let trained = Trained::load(&args.run.run, &args.run.changes, context)?;
+    let Some(run) = &args.model.run else {
+        return Err(Failure::input("--model is not built in this version: use --run"));
+    };
+    let trained = Trained::load(run, &args.model.changes, context)?;
     let (out, training) = (&context.out, &trained.config.training);
     let dp = trained.device.mesh().axis_size("dp");
-    let sequences = training.validation_batch_size.div_ceil(dp) * dp;
+    let sequences = args.batch.unwrap_or(training.validation_batch_size).div_ceil(dp) * dp;
     let dataset = match &args.data {
         Some(_) => None,
         None => Some(Dataset::load(&trained.config)?),

@@ -1,6 +1,7 @@
 //! The commands, one a file.
 
 mod bench;
+mod chat;
 mod check;
 mod completions;
 mod devices;
@@ -9,11 +10,13 @@ mod eval;
 mod export;
 mod generate;
 mod init;
+mod requests;
 mod sample;
 mod schema;
 mod setup;
 mod train;
 mod trained;
+mod writer;
 
 use crate::cli::{Cli, Command};
 use crate::context::Context;
@@ -38,6 +41,7 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Schema => schema::run(&context),
         Command::Completions { shell } => completions::run(*shell, &context),
         Command::Generate(args) => generate::run(args, &context),
+        Command::Chat(args) => chat::run(args, &context),
         Command::Eval(args) => eval::run(args, &context),
         Command::Diff(args) => diff::run(args, &context),
         Command::Export(args) => export::run(args, &context),
