@@ -235,7 +235,9 @@ fn rotary_positions_and_gates() {
         let positions = device.tensor_u32(&[5, 6, 7, 0, 1, 100], &[2, 3])?;
         t[0].rope(6, &device.tensor(&[1.0, 0.3, 0.05], &[3])?, Some(&positions))
     });
-    check("swiglu", &[any(1, &[3, 7]), any(2, &[3, 7])], &|_, t| t[0].swiglu(&t[1]));
+    check("swiglu", &[any(1, &[3, 7]), any(2, &[3, 7])], &|_, t| {
+        t[0].swiglu(&t[1])
+    });
 }
 
 #[test]
