@@ -259,6 +259,9 @@ fn softmax_and_norms() {
         t[0].rms_norm(Some(&t[1]), 1e-2)
     });
     check("rms_norm, plain", &[x()], &|_, t| t[0].rms_norm(None, 1e-2));
+    check("head_norm", &[any(1, &[2, 3, 10]), positive(2, &[5])], &|_, t| {
+        t[0].head_norm(5, &t[1], 1e-2)
+    });
 }
 
 #[test]
