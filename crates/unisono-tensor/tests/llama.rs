@@ -371,14 +371,13 @@ fn micro_batches_of_a_layer() -> Result<()> {
             ])
         };
         let expected = run(&[], &[12])?;
-        let layouts: [(&[(&str, usize)], &[usize]); 5] = [
-            (&[], &[5, 7]),
+        for (axes, micro) in [
+            (&[][..], &[5, 7][..]),
             (&[("tp", 3)], &[1, 4, 7]),
             (&[("dp", 2)], &[6]),
             (&[("dp", 3), ("tp", 2)], &[3, 1]),
             (&[("dp", 4), ("tp", 4)], &[1, 1, 1]),
-        ];
-        for (axes, micro) in layouts {
+        ] {
             for ((name, expected), (_, found)) in expected.iter().zip(run(axes, micro)?) {
                 same_bits(&format!("{axes:?} {micro:?}: {name}"), &found, expected);
             }
