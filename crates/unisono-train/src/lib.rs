@@ -8,6 +8,7 @@ pub mod error;
 pub mod evaluate;
 pub mod export;
 pub mod generate;
+pub mod hub;
 pub mod metrics;
 pub mod model;
 pub mod plan;

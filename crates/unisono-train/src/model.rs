@@ -6,9 +6,10 @@ use crate::config::{
 };
 use std::rc::Rc;
 use unisono_nn::layers::Activation;
-use unisono_nn::models::{Gpt, GptConfig, Model, Perceptron, PerceptronConfig, Positions};
+use unisono_nn::models::{Gpt, GptConfig, Llama, LlamaConfig, Model, Perceptron, PerceptronConfig, Positions};
 use unisono_nn::optimizers::{AdamW, AdamWConfig, NoOp, Optimizer, Sgd, SgdConfig};
-use unisono_nn::{LanguageModel, Parameter, Schedule};
+use unisono_nn::rope::RopeScaling;
+use unisono_nn::{LanguageModel, Parameter, Regime, Schedule};
 use unisono_tensor::{MeshDevice, Result};
 
 /// A model's definition, complete with its vocabulary.
@@ -16,6 +17,8 @@ use unisono_tensor::{MeshDevice, Result};
 pub enum ModelSpec {
     /// A language model.
     Gpt(GptConfig),
+    /// A language model of the Llama family.
+    Llama(LlamaConfig),
     /// Linear regression or a perceptron.
     Perceptron(PerceptronConfig),
 }
@@ -25,6 +28,8 @@ pub enum ModelSpec {
 pub enum LiveModel {
     /// A language model.
     Gpt(Rc<Gpt>),
+    /// A language model of the Llama family.
+    Llama(Rc<Llama>),
     /// Linear regression or a perceptron.
     Perceptron(Rc<Perceptron>),
 }
@@ -77,6 +82,7 @@ impl ModelSpec {
     pub fn units(&self) -> usize {
         match self {
             ModelSpec::Gpt(c) => c.num_groups,
+            ModelSpec::Llama(c) => c.num_groups,
             ModelSpec::Perceptron(c) => c.units,
         }
     }
@@ -85,6 +91,7 @@ impl ModelSpec {
     pub fn targets_per_sequence(&self) -> usize {
         match self {
             ModelSpec::Gpt(c) => c.max_sequence_length,
+            ModelSpec::Llama(c) => c.max_sequence_length,
             ModelSpec::Perceptron(c) => c.outputs,
         }
     }
@@ -96,11 +103,7 @@ impl ModelSpec {
                 "GPT-2 style, {}, {}{}, width {}, MLP {}, {}, {} positions, {} head{}{}",
                 counted(c.num_blocks, "block"),
                 counted(c.num_heads, "head"),
-                if c.num_groups == c.num_heads {
-                    String::new()
-                } else {
-                    format!(" in {}", counted(c.num_groups, "group"))
-                },
+                in_groups(c.num_heads, c.num_groups),
                 c.embedding_dim,
                 c.intermediate_dim,
                 counted(c.max_sequence_length, "token"),
@@ -109,11 +112,27 @@ impl ModelSpec {
                     Positions::Fixed => "fixed",
                 },
                 if c.weight_tying { "tied" } else { "untied" },
-                if c.dropout > 0.0 {
-                    format!(", dropout {}", c.dropout)
-                } else {
-                    String::new()
+                with_dropout(c.dropout),
+                if c.recompute { ", blocks recomputed" } else { "" },
+            ),
+            ModelSpec::Llama(c) => format!(
+                "Llama style, {}, {}{} of {}, width {}, MLP {}, {}, rotary positions (theta {}{}), {} head{}{}{}",
+                counted(c.num_blocks, "block"),
+                counted(c.num_heads, "head"),
+                in_groups(c.num_heads, c.num_groups),
+                c.head_dim,
+                c.embedding_dim,
+                c.intermediate_dim,
+                counted(c.max_sequence_length, "token"),
+                c.rope.theta,
+                match c.rope.scaling {
+                    RopeScaling::None => String::new(),
+                    RopeScaling::Linear { factor } => format!(", linear scaling {factor}"),
+                    RopeScaling::Llama3 { factor, .. } => format!(", llama3 scaling {factor}"),
                 },
+                if c.weight_tying { "tied" } else { "untied" },
+                if c.qk_norm { ", norms of queries and keys" } else { "" },
+                with_dropout(c.dropout),
                 if c.recompute { ", blocks recomputed" } else { "" },
             ),
             ModelSpec::Perceptron(c) if c.hidden.is_empty() => {
@@ -123,13 +142,16 @@ impl ModelSpec {
         }
     }
 
-    /// The model with fresh parameters.
+    /// The model on a mesh, its parameters kept as `regime` says. (A perceptron is always trained, from fresh parameters.)
     ///
     /// # Errors
     /// A mesh that cannot cut it evenly, or too little memory.
-    pub fn build(&self, device: &MeshDevice) -> Result<LiveModel> {
+    pub fn build(&self, device: &MeshDevice, regime: &Regime) -> Result<LiveModel> {
         Ok(match self {
-            ModelSpec::Gpt(config) => LiveModel::Gpt(Rc::new(Gpt::new(device, config.clone())?)),
+            ModelSpec::Gpt(config) => {
+                LiveModel::Gpt(Rc::new(Gpt::with_regime(device, config.clone(), regime.clone())?))
+            }
+            ModelSpec::Llama(config) => LiveModel::Llama(Rc::new(Llama::new(device, config.clone(), regime.clone())?)),
             ModelSpec::Perceptron(config) => LiveModel::Perceptron(Rc::new(Perceptron::new(device, config.clone())?)),
         })
     }
@@ -146,6 +168,14 @@ impl ModelSpec {
                 let products = 6.0 * t * (c.num_blocks as f64 * block + e * c.vocab_size as f64);
                 products + 12.0 * c.num_blocks as f64 * e * t * t / 2.0
             }
+            ModelSpec::Llama(c) => {
+                let (t, e) = (c.max_sequence_length as f64, c.embedding_dim as f64);
+                let queries = c.num_heads as f64 * c.head_dim as f64;
+                let keys = c.num_groups as f64 * c.head_dim as f64;
+                let block = 2.0 * e * queries + 2.0 * e * keys + 3.0 * e * c.intermediate_dim as f64;
+                let products = 6.0 * t * (c.num_blocks as f64 * block + e * c.vocab_size as f64);
+                products + 12.0 * c.num_blocks as f64 * queries * t * t / 2.0
+            }
             ModelSpec::Perceptron(c) => {
                 let mut sizes = vec![c.inputs];
                 sizes.extend(&c.hidden);
@@ -161,6 +191,7 @@ impl LiveModel {
     pub fn as_model(&self) -> &dyn Model {
         match self {
             LiveModel::Gpt(model) => model.as_ref(),
+            LiveModel::Llama(model) => model.as_ref(),
             LiveModel::Perceptron(model) => model.as_ref(),
         }
     }
@@ -169,6 +200,7 @@ impl LiveModel {
     pub fn as_language_model(&self) -> Option<&dyn LanguageModel> {
         match self {
             LiveModel::Gpt(model) => Some(model.as_ref()),
+            LiveModel::Llama(model) => Some(model.as_ref()),
             LiveModel::Perceptron(_) => None,
         }
     }
@@ -282,6 +314,22 @@ fn hidden_units(hidden: &[usize]) -> usize {
         .into_iter()
         .find(|units| hidden.iter().all(|h| h.is_multiple_of(*units)))
         .unwrap_or(1)
+}
+
+/// ` in 2 groups` where heads share keys and values.
+fn in_groups(num_heads: usize, num_groups: usize) -> String {
+    match num_groups == num_heads {
+        true => String::new(),
+        false => format!(" in {}", counted(num_groups, "group")),
+    }
+}
+
+/// `, dropout 0.1` where there is any.
+fn with_dropout(dropout: f32) -> String {
+    match dropout > 0.0 {
+        true => format!(", dropout {dropout}"),
+        false => String::new(),
+    }
 }
 
 /// `1 block`, `2 blocks`.

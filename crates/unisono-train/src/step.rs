@@ -4,7 +4,7 @@ use crate::config::RunConfig;
 use crate::dataset::{Rows as Values, StepData};
 use crate::error::Result;
 use crate::model::{LiveModel, ModelSpec, optimizer, schedule};
-use unisono_nn::{GradientNorm, Optimizer, Schedule, StepLoss};
+use unisono_nn::{GradientNorm, Optimizer, Regime, Schedule, StepLoss};
 use unisono_runtime::Pending;
 use unisono_tensor::{Dtype, MeshDevice, Phase, Rows, Tensor, sync_gradients};
 
@@ -70,7 +70,7 @@ impl Trainer {
     ) -> Result<Trainer> {
         device.set_seed(config.training.seed);
         device.runtime().set_phase(Phase::Setup);
-        let model = spec.build(device)?;
+        let model = spec.build(device, &Regime::default())?;
         let parameters = model.as_model().parameters();
         let clip = config
             .training

@@ -168,7 +168,7 @@ fn fill(checkpoint: &Checkpoint, targets: &[Target<'_>]) -> Result<()> {
 }
 
 /// Copies the values of a tensor without padding to its shards; padding becomes zero.
-pub(crate) fn upload_real(
+fn upload_real(
     tensor: &Tensor,
     spec: &ParameterSpec,
     values: &[f32],

@@ -89,6 +89,7 @@ pub(super) fn rehearse(
 fn blank(spec: &ModelSpec, sequences: usize) -> StepData {
     let (values, input_width, target_width) = match spec {
         ModelSpec::Gpt(c) => (Rows::SomeTokens, c.max_sequence_length, c.max_sequence_length),
+        ModelSpec::Llama(c) => (Rows::SomeTokens, c.max_sequence_length, c.max_sequence_length),
         ModelSpec::Perceptron(c) => (Rows::SomeNumbers, c.inputs, c.outputs),
     };
     StepData {
@@ -114,6 +115,7 @@ pub(super) fn absurd(config: &RunConfig, spec: &ModelSpec, mesh: &Mesh, batch: B
     let limit = limit(config, mesh)?;
     let per_sequence = match spec {
         ModelSpec::Gpt(c) => 8 * c.max_sequence_length as u128 * c.embedding_dim as u128,
+        ModelSpec::Llama(c) => 8 * c.max_sequence_length as u128 * c.embedding_dim as u128,
         ModelSpec::Perceptron(c) => 4 * (c.inputs + c.outputs) as u128,
     };
     let needed = per_sequence * batch.per_device() as u128;
@@ -164,6 +166,7 @@ pub(super) fn memory_problem(
             candidate,
             match spec {
                 ModelSpec::Gpt(c) => Some(c.vocab_size),
+                ModelSpec::Llama(c) => Some(c.vocab_size),
                 ModelSpec::Perceptron(_) => None,
             },
         );

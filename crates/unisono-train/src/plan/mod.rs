@@ -271,17 +271,19 @@ fn check_units(spec: &ModelSpec, tp: usize, problem: &mut dyn FnMut(&str, String
         .filter(|d| units.is_multiple_of(*d))
         .map(|d| d.to_string())
         .collect();
-    match spec {
-        ModelSpec::Gpt(c) => problem(
+    let mut heads = |num_heads: usize, num_groups: usize| {
+        problem(
             "transformer_config.num_heads",
             format!(
-                "tensor parallelism over {tp} devices cuts heads by whole key/value groups, and the model has {} heads in {} \
-                 groups: degrees that work are {}",
-                c.num_heads,
-                c.num_groups,
+                "tensor parallelism over {tp} devices cuts heads by whole key/value groups, and the model has {num_heads} heads in \
+                 {num_groups} groups: degrees that work are {}",
                 legal.join(", ")
             ),
-        ),
+        );
+    };
+    match spec {
+        ModelSpec::Gpt(c) => heads(c.num_heads, c.num_groups),
+        ModelSpec::Llama(c) => heads(c.num_heads, c.num_groups),
         ModelSpec::Perceptron(c) if c.hidden.is_empty() => problem(
             "device_config.enable_tp",
             "linear regression has no hidden features that tensor parallelism could cut: use enable_ddp, or model_type: mlp"
