@@ -5,9 +5,9 @@ use unisono_data::Tokenizer;
 use unisono_kernels::isa::Isa;
 use unisono_kernels::philox::Stream;
 use unisono_kernels::random::fill_normal;
-use unisono_nn::{LanguageModel, Model};
 use unisono_nn::layers::Activation;
 use unisono_nn::models::{Gpt, GptConfig, Positions};
+use unisono_nn::{LanguageModel, Model};
 use unisono_tensor::{Dtype, Mesh, MeshDevice, Options};
 use unisono_train::generate::{
     Batching, Decoder, End, Finish, GenerateError, Output, Request, Sampling, TextRequest, generate, generate_text,
@@ -359,7 +359,13 @@ fn the_models_positions_end_the_text_in_words() {
     assert_eq!(outputs.iter().map(|o| o.ids.len()).collect::<Vec<_>>(), [7, 1, 1, 2, 0]);
     assert_eq!(
         outputs.iter().map(|o| o.finish.clone()).collect::<Vec<_>>(),
-        [full.clone(), full.clone(), Finish::Length, Finish::Length, Finish::Length]
+        [
+            full.clone(),
+            full.clone(),
+            Finish::Length,
+            Finish::Length,
+            Finish::Length
+        ]
     );
     assert_eq!(
         full.to_string(),

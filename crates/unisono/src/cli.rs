@@ -121,7 +121,12 @@ pub struct CheckArgs {
 #[derive(Args)]
 pub struct ModelArgs {
     /// A run of unisono's: a folder, one of its checkpoints, or `latest`
-    #[arg(long, value_name = "DIR", required_unless_present = "model", conflicts_with = "model")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        required_unless_present = "model",
+        conflicts_with = "model"
+    )]
     pub run: Option<PathBuf>,
     /// A model in Hugging Face's files: a folder, or org/name in the local cache
     #[arg(long, value_name = "DIR|ORG/NAME")]

@@ -75,8 +75,11 @@ impl Interrupts {
         #[cfg(unix)]
         {
             use signal_hook::consts::SIGINT;
-            let shutdown =
-                signal_hook::flag::register_conditional_shutdown(SIGINT, i32::from(SIGNAL) + SIGINT, interrupts.idle.clone());
+            let shutdown = signal_hook::flag::register_conditional_shutdown(
+                SIGINT,
+                i32::from(SIGNAL) + SIGINT,
+                interrupts.idle.clone(),
+            );
             shutdown
                 .and_then(|_| signal_hook::flag::register(SIGINT, interrupts.asked.clone()))
                 .map_err(|error| Failure::running(format!("signals cannot be caught: {error}")))?;

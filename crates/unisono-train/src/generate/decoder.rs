@@ -78,7 +78,8 @@ impl<'a> Decoder<'a> {
         }
         let device = model.device().clone();
         let mesh = device.mesh();
-        let first_at = |position: usize| (0..mesh.num_devices()).find(|device| mesh.position(*device, "dp") == position);
+        let first_at =
+            |position: usize| (0..mesh.num_devices()).find(|device| mesh.position(*device, "dp") == position);
         let replicas: Vec<usize> = (0..mesh.axis_size("dp")).filter_map(first_at).collect();
         let slots = sequences.div_ceil(replicas.len());
         Ok(Decoder {

@@ -57,7 +57,13 @@ impl<'a> Session<'a> {
         let requests = std::slice::from_ref(request);
         // What the cache holds is told by the decoder's lengths, whatever happens on the way.
         self.cached.clear();
-        let engine = Engine::new(limits, requests, &mut self.decoder, self.batching.prompt_chunk, on_event);
+        let engine = Engine::new(
+            limits,
+            requests,
+            &mut self.decoder,
+            self.batching.prompt_chunk,
+            on_event,
+        );
         let (mut outputs, work) = engine.continuing().run()?;
         let output = outputs.swap_remove(0);
         self.cached.extend(request.prompt_ids.iter().chain(&output.ids));

@@ -108,12 +108,21 @@ mod tests {
             (&["bc", "abc d"], "xabc d", "xa", Some("bc")),
             (&["bc", "abc"], "xabc d", "x", Some("abc")),
             (&["aab"], "aaab", "a", Some("aab")),
-            (&["Grüße", "🦀🦀"], "viele Grü und 🦀, 🦀🦀!", "viele Grü und 🦀, ", Some("🦀🦀")),
+            (
+                &["Grüße", "🦀🦀"],
+                "viele Grü und 🦀, 🦀🦀!",
+                "viele Grü und 🦀, ",
+                Some("🦀🦀"),
+            ),
         ];
         for (texts, text, expected, stop) in cases {
             for size in [1, 2, 3, 100] {
                 let found = pushed(&stops(texts), text, size);
-                assert_eq!(found, (expected.into(), stop.map(String::from)), "{text:?} in pieces of {size}");
+                assert_eq!(
+                    found,
+                    (expected.into(), stop.map(String::from)),
+                    "{text:?} in pieces of {size}"
+                );
             }
         }
     }

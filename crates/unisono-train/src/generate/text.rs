@@ -2,8 +2,8 @@
 
 use super::error::prompt_of;
 use super::{
-    Batching, End, Event, Finish, GenerateError, Held, Output, Request, Sampling, Session, StopTexts, TokenLogprob, Work,
-    generate_events,
+    Batching, End, Event, Finish, GenerateError, Held, Output, Request, Sampling, Session, StopTexts, TokenLogprob,
+    Work, generate_events,
 };
 use std::ops::ControlFlow;
 use unisono_data::{DataError, StreamDecoder, Tokenizer};
@@ -99,13 +99,19 @@ pub fn generate_text_events(
     batching: &Batching,
     on_event: &mut dyn FnMut(usize, TextEvent<'_>) -> ControlFlow<End>,
 ) -> Result<(Vec<TextOutput>, Work), GenerateError> {
-    assert_eq!(requests.len(), stops.len(), "bug in unisono: each request has stop texts");
+    assert_eq!(
+        requests.len(),
+        stops.len(),
+        "bug in unisono: each request has stop texts"
+    );
     let batching = Batching {
         vocabulary: Some(tokenizer.vocab_size()),
         ..*batching
     };
     let mut texts = Texts::new(tokenizer, requests, stops, on_event);
-    let (outputs, work) = generate_events(model, requests, &batching, &mut |request, event| texts.event(request, event))?;
+    let (outputs, work) = generate_events(model, requests, &batching, &mut |request, event| {
+        texts.event(request, event)
+    })?;
     Ok((texts.outputs(&outputs)?, work))
 }
 
@@ -124,7 +130,12 @@ pub fn answer_text(
         TextEvent::Piece(piece) => on_text(piece),
         TextEvent::Finished { .. } => ControlFlow::Continue(()),
     };
-    let mut texts = Texts::new(tokenizer, std::slice::from_ref(request), std::slice::from_ref(stops), &mut on_event);
+    let mut texts = Texts::new(
+        tokenizer,
+        std::slice::from_ref(request),
+        std::slice::from_ref(stops),
+        &mut on_event,
+    );
     let (output, work) = session.answer(request, &mut |request, event| texts.event(request, event))?;
     let mut outputs = texts.outputs(std::slice::from_ref(&output))?;
     Ok((outputs.swap_remove(0), work))
@@ -189,7 +200,11 @@ impl<'a, 'c> Texts<'a, 'c> {
         };
         let output = &stream.output(output);
         let wish = (self.on_event)(request, TextEvent::Finished { output, seconds });
-        if told == ControlFlow::Break(End::All) { told } else { wish }
+        if told == ControlFlow::Break(End::All) {
+            told
+        } else {
+            wish
+        }
     }
 
     /// What all requests gave; those that ended with everything are told nothing more.

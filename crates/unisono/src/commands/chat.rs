@@ -2,7 +2,7 @@
 
 use super::DONE;
 use super::generate::tell_rates;
-use super::requests::{Message, chosen};
+use super::requests::chosen;
 use super::writer::{Template, Writer};
 use crate::cli::ChatArgs;
 use crate::context::Context;
@@ -10,7 +10,7 @@ use crate::exit::Failure;
 use crate::signals::Interrupts;
 use std::io::{BufRead, IsTerminal};
 use std::ops::ControlFlow;
-use unisono_data::Tokenizer;
+use unisono_data::{Message, Tokenizer};
 use unisono_train::generate::{Batching, End, Finish, Request, Sampling, Session, StopTexts, Work, answer_text};
 
 /// What can be said besides messages.
@@ -100,15 +100,19 @@ impl Chat<'_> {
     /// Forgets all messages.
     fn reset(&mut self) {
         self.messages.clear();
-        self.messages.extend(self.system.clone().map(|text| Message::new("system", text)));
+        self.messages
+            .extend(self.system.clone().map(|text| Message::new("system", text)));
         self.session.clear();
     }
 
     /// A message and its answer.
     fn turn(&mut self, text: &str) -> Result<(), Failure> {
         let out = &self.context.out;
-        self.messages.push(Message::new("user", text.into()));
-        let ids = self.writer.conversation(self.template, &self.messages).map_err(Failure::input)?;
+        self.messages.push(Message::new("user", text));
+        let ids = self
+            .writer
+            .conversation(self.template, &self.messages)
+            .map_err(Failure::input)?;
         let positions = self.writer.model().max_sequence_length();
         // A word of an answer at least must have room.
         if ids.len() >= positions {
@@ -156,7 +160,7 @@ impl Chat<'_> {
         }
         self.work.add(&work);
         self.answers += 1;
-        self.messages.push(Message::new("assistant", answer.text.trim().into()));
+        self.messages.push(Message::new("assistant", answer.text.trim()));
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! `unisono eval`: how well a trained model predicts held-out data.
 
 use super::DONE;
-use super::trained::Trained;
+use super::trained::{HubModel, Trained};
 use crate::cli::EvalArgs;
 use crate::context::Context;
 use crate::exit::Failure;
@@ -10,15 +10,20 @@ use serde_json::json;
 use std::path::Path;
 use unisono_data::{Tokenizer, Tokens, text, token_file};
 use unisono_train::dataset::{Dataset, Validation};
-use unisono_train::evaluate::evaluate;
+use unisono_train::evaluate::{Evaluation, evaluate};
+
+/// Tokens of a window, where the model has positions for more.
+const DEFAULT_WINDOW: usize = 1024;
+/// Sequences at once.
+const DEFAULT_SEQUENCES: usize = 8;
 
 /// See the module.
 ///
 /// # Errors
-/// A name that is no run, or data that cannot be read.
+/// A name that is no run and no model, or data that cannot be read.
 pub fn run(args: &EvalArgs, context: &Context) -> Result<u8, Failure> {
     let Some(run) = &args.model.run else {
-        return Err(Failure::input("--model is not built in this version: use --run"));
+        return of_files(args, context);
     };
     let trained = Trained::load(run, &args.model.changes, context)?;
     let (out, training) = (&context.out, &trained.config.training);
@@ -63,6 +68,62 @@ pub fn run(args: &EvalArgs, context: &Context) -> Result<u8, Failure> {
     let result = evaluate(&trained.device, model, &validation, sequences)?;
     let is_text = tokens.is_some();
     let per_character = tokens.and_then(|tokens| tokens_per_character(&tokens, trained.tokenizer.as_ref()));
+    tell(
+        &result,
+        is_text,
+        per_character,
+        ("checkpoint", &trained.checkpoint),
+        context,
+    );
+    DONE
+}
+
+/// A model in Hugging Face's files, on a text.
+fn of_files(args: &EvalArgs, context: &Context) -> Result<u8, Failure> {
+    let Some(file) = &args.data else {
+        return Err(Failure::input(
+            "what to measure the model on is not said: name a text with --data",
+        ));
+    };
+    let name = args.model.model.as_deref().unwrap_or_default();
+    let model = HubModel::load(name, &args.model, context)?;
+    let tokenizer = model.tokenizer.as_ref().map_err(Failure::input)?;
+    let place = file.display().to_string();
+    let text = text::read_text(file)?.text;
+    let ids = tokenizer
+        .encode_prompt(&text)
+        .map_err(|error| Failure::input(format!("{place}: {error}")))?;
+    let tokens = Tokens::from_vec(ids, tokenizer.vocab_size(), &place)?;
+    let positions = model.spec.targets_per_sequence();
+    let window = match args.context {
+        Some(0) => return Err(Failure::input("--context is 0; a window has at least one token")),
+        Some(window) if window > positions => {
+            return Err(Failure::input(format!(
+                "--context is {window}, and this model has positions for {positions} tokens"
+            )));
+        }
+        Some(window) => window,
+        None => positions.min(DEFAULT_WINDOW),
+    };
+    let dp = model.device.mesh().axis_size("dp");
+    let sequences = args.batch.unwrap_or(DEFAULT_SEQUENCES).div_ceil(dp) * dp;
+    let characters = text.chars().count();
+    let per_character = (characters > 0).then(|| tokens.len() as f64 / characters as f64);
+    let validation = Validation::of_tokens(tokens, window, sequences)?;
+    let result = evaluate(&model.device, model.model.as_model(), &validation, sequences)?;
+    tell(&result, true, per_character, ("model", &model.directory), context);
+    DONE
+}
+
+/// Prints a result; `per_character` is how many tokens a character takes, where that is known.
+fn tell(
+    result: &Evaluation,
+    is_text: bool,
+    per_character: Option<f64>,
+    (kind, source): (&str, &Path),
+    context: &Context,
+) {
+    let out = &context.out;
     let bits_per_character = per_character.map(|tokens| result.bits() * tokens);
     out.result(format!("loss                {:.6}", result.loss));
     if is_text {
@@ -73,16 +134,16 @@ pub fn run(args: &EvalArgs, context: &Context) -> Result<u8, Failure> {
         out.result(format!("bits per character  {bits:.4}"));
     }
     out.result(format!("targets             {}", grouped(result.targets as u64)));
-    out.say(format!("checkpoint          {}", trained.checkpoint.display()));
-    out.json(&json!({
+    out.say(format!("{kind:<20}{}", source.display()));
+    let mut object = json!({
         "loss": result.loss,
         "perplexity": is_text.then(|| result.perplexity()),
         "bits_per_token": is_text.then(|| result.bits()),
         "bits_per_character": bits_per_character,
         "targets": result.targets,
-        "checkpoint": trained.checkpoint.display().to_string(),
-    }));
-    DONE
+    });
+    object[kind] = json!(source.display().to_string());
+    out.json(&object);
 }
 
 /// A file's tokens, as the run reads text.

@@ -151,7 +151,11 @@ impl<'a> Shown<'a> {
     /// A token of a model without a tokenizer.
     fn id(&mut self, id: u32) -> ControlFlow<End> {
         if self.streams() {
-            let comma = if std::mem::replace(&mut self.begun, true) { "," } else { "" };
+            let comma = if std::mem::replace(&mut self.begun, true) {
+                ","
+            } else {
+                ""
+            };
             self.context.out.piece(&format!("{comma}{id}"));
         }
         self.go_on()
@@ -165,7 +169,9 @@ impl<'a> Shown<'a> {
     /// The prompt stands before its continuation.
     fn begin(&mut self, index: usize) {
         if !std::mem::replace(&mut self.begun, true) {
-            self.context.out.piece(self.asked[index].text.as_deref().unwrap_or_default());
+            self.context
+                .out
+                .piece(self.asked[index].text.as_deref().unwrap_or_default());
         }
     }
 
@@ -189,7 +195,12 @@ impl<'a> Shown<'a> {
             self.context.out.piece("\n");
         } else {
             let bold = |text: String| out.bold(&text);
-            out.result(bold(format!("=== {} of {}, {}", index + 1, self.asked.len(), asked.whose)));
+            out.result(bold(format!(
+                "=== {} of {}, {}",
+                index + 1,
+                self.asked.len(),
+                asked.whose
+            )));
             match self.writes_text(index) {
                 true => out.result(format!("{}{}", asked.text.as_deref().unwrap_or_default(), output.text)),
                 false => out.result(ids()),
@@ -219,7 +230,10 @@ impl<'a> Shown<'a> {
         object.insert("finish".into(), json!(output.finish.word()));
         object.insert("finish_reason".into(), json!(output.finish.to_string()));
         if asked.request.logprobs.is_some() {
-            object.insert("logprobs".into(), logprobs(&output.ids, &output.logprobs, self.writer.tokenizer().ok()));
+            object.insert(
+                "logprobs".into(),
+                logprobs(&output.ids, &output.logprobs, self.writer.tokenizer().ok()),
+            );
         }
         let rate = output.ids.len() as f64 / seconds.max(1e-9);
         object.insert("tokens_per_second".into(), json!((10.0 * rate).round() / 10.0));
@@ -248,7 +262,8 @@ impl<'a> Shown<'a> {
 }
 
 fn logprobs(ids: &[u32], logprobs: &[TokenLogprob], tokenizer: Option<&Tokenizer>) -> Value {
-    let one = |id: u32, logprob: f32| json!({"id": id, "token": tokenizer.and_then(|t| t.token_of(id)), "logprob": logprob});
+    let one =
+        |id: u32, logprob: f32| json!({"id": id, "token": tokenizer.and_then(|t| t.token_of(id)), "logprob": logprob});
     let rows = ids.iter().zip(logprobs).map(|(id, of)| {
         let mut row = one(*id, of.logprob);
         if !of.top.is_empty() {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::io::Read;
 use std::path::Path;
-use unisono_data::text;
+use unisono_data::{Message, text};
 use unisono_train::generate::{Request, Sampling, StopTexts};
 
 /// Lines that are told of when they are bad.
@@ -33,7 +33,7 @@ pub struct Asked {
 struct Line {
     prompt: Option<String>,
     prompt_ids: Option<Vec<u32>>,
-    messages: Option<Vec<Message>>,
+    messages: Option<Vec<Said>>,
     max_new_tokens: Option<usize>,
     temperature: Option<f64>,
     top_k: Option<i64>,
@@ -46,23 +46,11 @@ struct Line {
 }
 
 /// A message of a conversation.
-#[derive(Clone, Debug, Deserialize, serde::Serialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Message {
-    /// `system`, `user` or `assistant`.
-    pub role: String,
-    /// What was said.
-    pub content: String,
-}
-
-impl Message {
-    /// Of `system`, `user` or `assistant`.
-    pub fn new(role: &str, content: String) -> Message {
-        Message {
-            role: role.into(),
-            content,
-        }
-    }
+struct Said {
+    role: String,
+    content: String,
 }
 
 #[derive(Deserialize)]
@@ -139,7 +127,10 @@ fn of_json(file: &Path) -> Result<Vec<(String, Result<Line, String>)>, Failure> 
 fn parse(line: &str) -> Result<Line, String> {
     serde_json::from_str(line).map_err(|error| {
         let error = error.to_string();
-        format!("this is no request: {}", error.replace(" at line 1 column ", ", at character "))
+        format!(
+            "this is no request: {}",
+            error.replace(" at line 1 column ", ", at character ")
+        )
     })
 }
 
@@ -165,9 +156,7 @@ impl Line {
             },
             top_p: self.top_p.map_or(options.top_p, |p| p as f32),
             min_p: self.min_p.map_or(options.min_p, |p| p as f32),
-            repetition_penalty: self
-                .repetition_penalty
-                .map_or(options.repetition_penalty, |r| r as f32),
+            repetition_penalty: self.repetition_penalty.map_or(options.repetition_penalty, |r| r as f32),
             seed: self.seed.unwrap_or(options.seed),
         };
         sampling.check().map(|()| sampling)
@@ -184,7 +173,8 @@ fn ready(whose: &str, line: Line, args: &GenerateArgs, writer: &Writer) -> Resul
             (("prompt", json!(prompt)), Some(prompt), ids)
         }
         (None, Some(ids), None) => (("prompt_ids", json!(ids)), None, ids),
-        (None, None, Some(messages)) => {
+        (None, None, Some(said)) => {
+            let messages: Vec<Message> = said.into_iter().map(|m| Message::new(m.role, m.content)).collect();
             let ids = writer.conversation(Template::Tokenizer, &messages)?;
             (("messages", json!(messages)), None, ids)
         }

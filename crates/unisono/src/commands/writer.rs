@@ -1,11 +1,10 @@
 //! A language model ready to write: what `generate` and `chat` begin with, from a run or from Hugging Face's files.
 
-use super::requests::Message;
-use super::trained::{self, Trained};
+use super::trained::{self, HubModel, Trained};
 use crate::cli::ModelArgs;
 use crate::context::Context;
 use crate::exit::Failure;
-use unisono_data::Tokenizer;
+use unisono_data::{ChatTemplate, Message, Tokenizer};
 use unisono_nn::LanguageModel;
 use unisono_train::generate::Sampling;
 use unisono_train::model::LiveModel;
@@ -32,15 +31,26 @@ impl Writer {
     /// # Errors
     /// A name that is no run and no model, or one that writes no text.
     pub fn load(args: &ModelArgs, context: &Context) -> Result<Writer, Failure> {
-        let Some(run) = &args.run else {
-            return Err(Failure::input("--model is not built in this version: use --run"));
-        };
+        if let Some(name) = &args.model {
+            let model = HubModel::load(name, args, context)?;
+            return Ok(Writer {
+                eos_ids: model.eos_ids,
+                tokenizer: model.tokenizer,
+                sampling: Sampling::default(),
+                source: model.directory.display().to_string(),
+                model: model.model,
+            });
+        }
+        // One of both is required.
+        let run = args.run.as_deref().expect("bug in unisono: neither --run nor --model");
         let trained = Trained::load(run, &args.changes, context)?;
         trained.language_model()?;
-        let tokenizer = trained.tokenizer().map(Tokenizer::clone).map_err(|failure| failure.message);
+        let tokenizer = trained.tokenizer().cloned().map_err(|failure| failure.message);
         Ok(Writer {
             source: trained.checkpoint.display().to_string(),
-            eos_ids: tokenizer.as_ref().map_or(Vec::new(), |tokenizer| tokenizer.eos_ids().to_vec()),
+            eos_ids: tokenizer
+                .as_ref()
+                .map_or(Vec::new(), |tokenizer| tokenizer.eos_ids().to_vec()),
             tokenizer,
             sampling: trained::sampling(&trained.config),
             model: trained.model,
@@ -50,7 +60,9 @@ impl Writer {
     /// The model.
     pub fn model(&self) -> &dyn LanguageModel {
         // A model that writes no text was refused by `load`.
-        self.model.as_language_model().expect("bug in unisono: a writer that writes nothing")
+        self.model
+            .as_language_model()
+            .expect("bug in unisono: a writer that writes nothing")
     }
 
     /// How text becomes tokens.
@@ -87,12 +99,19 @@ impl Writer {
     pub fn check_template(&self, template: Template) -> Result<(), Failure> {
         match template {
             Template::QuestionAnswer => Ok(()),
-            Template::Tokenizer => Err(Failure::input(format!(
-                "{} comes without a chat template, so how a conversation becomes a prompt is not known: --template \
-                 question-answer writes `### Question:` and `### Answer:`, or use `unisono generate`",
-                self.source
-            ))),
+            Template::Tokenizer => self.chat_template().map(|_| ()).map_err(|problem| {
+                Failure::input(format!(
+                    "{}: {problem}. `unisono chat --template question-answer` writes `### Question:` and `### Answer:` in its \
+                     place, and `unisono generate` needs none",
+                    self.source
+                ))
+            }),
         }
+    }
+
+    fn chat_template(&self) -> Result<ChatTemplate, String> {
+        let tokenizer = self.tokenizer().map_err(|failure| failure.message)?;
+        ChatTemplate::of(tokenizer).map_err(|error| error.to_string())
     }
 
     /// The tokens of a conversation that the model is to answer.
@@ -100,8 +119,13 @@ impl Writer {
     /// # Errors
     /// A tokenizer without a chat template, or messages that the template refuses.
     pub fn conversation(&self, template: Template, messages: &[Message]) -> Result<Vec<u32>, String> {
-        self.check_template(template).map_err(|failure| failure.message)?;
-        let text = question_answer(messages)?;
+        let text = match template {
+            Template::QuestionAnswer => question_answer(messages)?,
+            Template::Tokenizer => {
+                let rendered = self.chat_template()?.render(messages, true);
+                rendered.map_err(|error| error.to_string())?
+            }
+        };
         let tokenizer = self.tokenizer().map_err(|failure| failure.message)?;
         tokenizer.encode_prompt(&text).map_err(|error| error.to_string())
     }
@@ -152,7 +176,11 @@ fn question_answer(messages: &[Message]) -> Result<String, String> {
             "system" => message.content.clone(),
             "user" => format!("{QUESTION}\n{}\n\n{ANSWER}\n", message.content),
             "assistant" => format!("{}\n\n", message.content),
-            role => return Err(format!("a message has the role `{role}`; system, user and assistant are known")),
+            role => {
+                return Err(format!(
+                    "a message has the role `{role}`; system, user and assistant are known"
+                ));
+            }
         });
         if message.role == "system" {
             parts.push("\n\n".into());

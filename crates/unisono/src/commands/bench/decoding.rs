@@ -134,8 +134,6 @@ fn prompt_seconds(model: &Gpt) -> Result<f64, Failure> {
     let mut decoder = Decoder::new(model, 1, PROMPT)?;
     let ids = tokens(PROMPT);
     let start = Instant::now();
-    decoder
-        .append(0, &ids, PROMPT)?
-        .wait()?;
+    decoder.append(0, &ids, PROMPT)?.wait()?;
     Ok(start.elapsed().as_secs_f64())
 }
