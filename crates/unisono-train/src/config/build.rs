@@ -2,7 +2,7 @@
 
 use super::error::Findings;
 use super::files::Finder;
-use super::keys::FOREIGN_TO_GPT;
+use super::model::model;
 use super::schedule;
 use super::types::*;
 use super::values::Values;
@@ -25,6 +25,7 @@ pub(super) fn run_config(
         training: training(values, &model, finder, check_files, findings),
         optimizer: optimizer(values, findings),
         scheduler: schedule::scheduler(values, findings),
+        lora: lora(values),
         device: device(values),
         eval: eval(values),
         model,
@@ -97,7 +98,7 @@ fn data_path(
 ) -> DataPath {
     let key = "training_config.data_path";
     let text = values.word(key);
-    let regression = !matches!(model, ModelConfig::Gpt2(_));
+    let regression = model.language().is_none();
     match text.as_str() {
         "random" => DataPath::Random,
         "built-in" | "builtin" if regression && values.given(key) => {
@@ -148,7 +149,7 @@ fn tokenizer(values: &Values, model: &ModelConfig, data: &DataPath, findings: &m
         extension.is_some_and(|e| TOKEN_FILES.contains(&e.as_str()))
     };
     let tokens = match data {
-        _ if !matches!(model, ModelConfig::Gpt2(_)) => return TokenizerType::Pretokenised,
+        _ if model.language().is_none() => return TokenizerType::Pretokenised,
         DataPath::Random => return TokenizerType::Pretokenised,
         DataPath::BuiltIn => false,
         DataPath::Path(path) => holds_tokens(path),
@@ -247,69 +248,17 @@ fn optimizer(values: &Values, findings: &mut Findings) -> OptimizerConfig {
     }
 }
 
-fn model(values: &Values, findings: &mut Findings) -> ModelConfig {
-    const TYPE: &str = "transformer_config.model_type";
-    let activation = match values.word("transformer_config.activation").as_str() {
-        "gelu" => Activation::Gelu,
-        "relu" => Activation::Relu,
-        "silu" => Activation::Silu,
-        _ => Activation::GeluTanh,
-    };
-    let bias = values.flag("transformer_config.bias");
-    let features = |path| values.int(path);
-    let word = values.word(TYPE);
-    if !values.given(TYPE) {
-        // A file of another family that does not name it must not be trained as a GPT-2.
-        for key in FOREIGN_TO_GPT.iter().filter(|key| values.ignored(key).is_some()) {
-            let message = format!(
-                "{key} belongs to llama, deepseek and qwen3 models, which are not built yet, and {TYPE} is not \
-                 given: for a \
-                 gpt2 model remove {key} or add model_type: gpt2"
-            );
-            findings.problem(values.ignored(key), message);
-        }
-    }
-    match word.as_str() {
-        "linear" => ModelConfig::Linear(LinearConfig {
-            input_features: features("transformer_config.input_features"),
-            output_features: features("transformer_config.output_features"),
-            bias,
-        }),
-        "mlp" => ModelConfig::Mlp(MlpConfig {
-            input_features: features("transformer_config.input_features"),
-            hidden_features: values.sizes("transformer_config.hidden_features"),
-            output_features: features("transformer_config.output_features"),
-            bias,
-            activation,
-        }),
-        _ => {
-            let num_heads = values.int("transformer_config.num_heads");
-            let embedding_dim: usize = values.int("transformer_config.embedding_dim");
-            ModelConfig::Gpt2(GptConfig {
-                num_heads,
-                num_groups: values.maybe_int("transformer_config.num_groups").unwrap_or(num_heads),
-                embedding_dim,
-                intermediate_dim: values
-                    .maybe_int("transformer_config.intermediate_dim")
-                    .unwrap_or(embedding_dim.saturating_mul(4)),
-                dropout_prob: values.real("transformer_config.dropout_prob"),
-                num_blocks: values.int("transformer_config.num_blocks"),
-                vocab_size: values.int("transformer_config.vocab_size"),
-                max_sequence_length: values.int("transformer_config.max_sequence_length"),
-                weight_tying: values.flag("transformer_config.weight_tying"),
-                positional_embedding_type: match values.word("transformer_config.positional_embedding_type").as_str() {
-                    "fixed" => PositionalEmbedding::Fixed,
-                    _ => PositionalEmbedding::Trainable,
-                },
-                runner_type: match values.word("transformer_config.runner_type").as_str() {
-                    "memory_efficient" => RunnerType::MemoryEfficient,
-                    _ => RunnerType::Default,
-                },
-                bias,
-                activation,
-            })
-        }
-    }
+fn lora(values: &Values) -> Option<LoraConfig> {
+    let given = values.map.keys().any(|key| key.starts_with("lora_config."));
+    given.then(|| LoraConfig {
+        rank: values.int("lora_config.rank"),
+        alpha: values.real("lora_config.alpha"),
+        use_rslora: values.flag("lora_config.use_rslora"),
+        dropout: values.real("lora_config.dropout"),
+        target_modules: values.texts("lora_config.target_modules"),
+        trainable_modules: values.texts("lora_config.trainable_modules"),
+        is_bias_trainable: values.flag("lora_config.is_bias_trainable"),
+    })
 }
 
 fn device(values: &Values) -> DeviceConfig {
