@@ -25,6 +25,7 @@ pub mod out;
 pub mod philox;
 pub mod random;
 pub mod reduce;
+pub mod rope;
 pub mod scratch;
 pub mod simd;
 pub mod softmax;

@@ -362,8 +362,10 @@ fn a_cache_of_keys_and_values() {
         issue(
             runtime,
             CacheAppend {
-                fused: fused.r(),
-                layout,
+                k: layout.keys(fused.r(), tokens),
+                v: layout.values(fused.r(), tokens),
+                groups: layout.groups,
+                head_dim: layout.head_dim,
                 tokens,
                 positions: positions.r(),
                 capacity,

@@ -214,6 +214,31 @@ fn products() {
 }
 
 #[test]
+fn products_with_transposed_weights() {
+    check(
+        "linear_transposed, bias",
+        &[any(1, &[2, 2, 3]), any(2, &[4, 3]), any(3, &[4])],
+        &|_, t| t[0].linear_transposed(&t[1], Some(&t[2])),
+    );
+    check("linear_transposed", &[any(1, &[5, 3]), any(2, &[4, 3])], &|_, t| {
+        t[0].linear_transposed(&t[1], None)
+    });
+}
+
+#[test]
+fn rotary_positions_and_gates() {
+    let x = || any(1, &[2, 3, 2 * 6]);
+    check("rope", &[x()], &|device, t| {
+        t[0].rope(6, &device.tensor(&[1.0, 0.3, 0.05], &[3])?, None)
+    });
+    check("rope, positions", &[x()], &|device, t| {
+        let positions = device.tensor_u32(&[5, 6, 7, 0, 1, 100], &[2, 3])?;
+        t[0].rope(6, &device.tensor(&[1.0, 0.3, 0.05], &[3])?, Some(&positions))
+    });
+    check("swiglu", &[any(1, &[3, 7]), any(2, &[3, 7])], &|_, t| t[0].swiglu(&t[1]));
+}
+
+#[test]
 fn softmax_and_norms() {
     check("softmax", &[any(1, &[3, 5])], &|_, t| t[0].softmax());
     check("log_softmax", &[any(1, &[3, 5])], &|_, t| t[0].log_softmax());

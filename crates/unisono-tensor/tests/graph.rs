@@ -277,10 +277,7 @@ fn errors_say_what_to_do() -> Result<()> {
         "with_backward twice",
         text(x.mul(&x)?.with_backward("mine", &[&x], |_| Ok(vec![None]))),
     ));
-    cases.push((
-        "linear_transposed with gradients",
-        text(x.linear_transposed(&leaf(&device, 2, &[4, 3])?)),
-    ));
+    cases.push(("logits with gradients", text(x.logits(&leaf(&device, 2, &[4, 3])?))));
 
     let head = leaf(&device, 2, &[5, 3])?;
     let targets = device.tensor_u32(&[1, 2, 3, 4], &[2, 2])?;

@@ -227,7 +227,7 @@ fn a_tied_table() {
 fn logits_without_gradients() {
     equal_everywhere(|device| {
         let (x, table) = (input(device)?, table(device)?);
-        let logits = device.no_grad(|| x.broadcast("tp")?.linear_transposed(&table))?;
+        let logits = device.no_grad(|| x.broadcast("tp")?.logits(&table))?;
         Ok(vec![("logits", logits.to_vec()?)])
     });
 }

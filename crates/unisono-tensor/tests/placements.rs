@@ -42,7 +42,7 @@ fn a_partial_sum_can_only_be_moved_or_reduced() -> Result<()> {
         ("exp(p)", text(p.map(Unary::Exp))),
         ("relu(p)", text(p.relu())),
         ("p · w", text(p.linear(&square, None, Activation::None))),
-        ("p wᵀ", text(device.no_grad(|| p.linear_transposed(&square)))),
+        ("p wᵀ", text(device.no_grad(|| p.logits(&square)))),
         ("matmul(p, w)", text(p.matmul(&square))),
         ("softmax(p)", text(p.softmax())),
         ("log_softmax(p)", text(p.log_softmax())),

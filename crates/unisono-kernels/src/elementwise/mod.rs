@@ -8,8 +8,10 @@ use crate::simd::{LANES, Simd, dispatch};
 
 mod activation;
 mod function;
+mod swiglu;
 
 pub use activation::{gelu_erf, gelu_tanh, relu, sigmoid, silu};
+pub use swiglu::{swiglu, swiglu_grad};
 
 use function::Function;
 

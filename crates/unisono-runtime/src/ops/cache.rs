@@ -2,6 +2,7 @@
 
 use crate::buffer::BufferRef;
 use crate::command::{Cost, Op};
+use crate::ops::attention::{Heads, Layout};
 use crate::place::Place;
 use unisono_kernels::scratch::Scratch;
 use unisono_mesh::Mesh;
@@ -27,23 +28,56 @@ impl Fused {
     pub fn token(&self) -> usize {
         self.groups * self.group()
     }
+
+    /// The query heads in `buffer`, which holds sequences of `tokens` tokens.
+    pub fn queries(&self, buffer: BufferRef, tokens: usize) -> Heads {
+        self.heads(buffer, tokens, 0)
+    }
+
+    /// The keys.
+    pub fn keys(&self, buffer: BufferRef, tokens: usize) -> Heads {
+        self.heads(buffer, tokens, self.heads_per_group)
+    }
+
+    /// The values.
+    pub fn values(&self, buffer: BufferRef, tokens: usize) -> Heads {
+        self.heads(buffer, tokens, self.heads_per_group + 1)
+    }
+
+    /// What begins `first` heads into each group.
+    fn heads(&self, buffer: BufferRef, tokens: usize, first: usize) -> Heads {
+        let skipped = first * self.head_dim;
+        Heads {
+            buffer: buffer.part(skipped, buffer.len - skipped),
+            layout: Layout {
+                batch: tokens * self.token(),
+                token: self.token(),
+                group: self.group(),
+                head: self.head_dim,
+            },
+        }
+    }
 }
 
 /// Copies the keys and values of new tokens behind those that the cache holds:
-/// `cache[s][g][position[s] + t] = fused[s][t][g]`. A group's tokens lie side by side, so that decoding reads them in one run.
+/// `cache[s][g][position[s] + t] = new[s][t][g]`. A group's tokens lie side by side, so that decoding reads them in one run.
 #[derive(Clone, Debug)]
 pub struct CacheAppend {
-    /// Sequences of new tokens, as the fused projection gives them.
-    pub fused: BufferRef,
-    /// Its layout.
-    pub layout: Fused,
+    /// Keys of the new tokens, one head a group.
+    pub k: Heads,
+    /// Their values.
+    pub v: Heads,
+    /// Key/value groups on a device.
+    pub groups: usize,
+    /// Elements of a head.
+    pub head_dim: usize,
     /// New tokens of each sequence.
     pub tokens: usize,
     /// Tokens that each sequence has in the cache already.
     pub positions: BufferRef,
     /// Tokens that the cache has room for, for each sequence.
     pub capacity: usize,
-    /// Keys, `[sequence, group, capacity, head_dim]`, as wide as `fused`.
+    /// Keys, `[sequence, group, capacity, head_dim]`, of the kind of the new ones.
     pub keys: BufferRef,
     /// Values, likewise.
     pub values: BufferRef,
@@ -55,7 +89,7 @@ impl Op for CacheAppend {
     }
 
     fn reads(&self, see: &mut dyn FnMut(BufferRef)) {
-        for buffer in [self.fused, self.positions, self.keys, self.values] {
+        for buffer in [self.k.buffer, self.v.buffer, self.positions, self.keys, self.values] {
             see(buffer);
         }
     }
@@ -66,9 +100,11 @@ impl Op for CacheAppend {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
+        // Keys and values, read and written.
+        let elements = 4 * self.positions.len * self.tokens * self.groups * self.head_dim;
         Cost {
             flops: 0,
-            bytes: 2 * super::bytes(&[self.fused]),
+            bytes: (self.keys.dtype.bytes() * elements) as u64,
             link_bytes: 0,
         }
     }
@@ -78,23 +114,17 @@ impl Op for CacheAppend {
     }
 
     fn run(&self, place: &Place<'_>, tile: usize, _scratch: &mut Scratch) {
-        let Fused {
-            groups,
-            heads_per_group,
-            head_dim,
-        } = self.layout;
-        let (fused, position) = (place.floats(self.fused), place.u32(self.positions)[tile] as usize);
-        for token in 0..self.tokens {
-            for group in 0..groups {
-                let from = (tile * self.tokens + token) * self.layout.token() + group * self.layout.group();
-                let key = from + heads_per_group * head_dim;
-                let at = ((tile * groups + group) * self.capacity + position + token) * head_dim;
-                place
-                    .write_floats(self.keys, at, head_dim)
-                    .copy_from(fused.range(key..key + head_dim));
-                place
-                    .write_floats(self.values, at, head_dim)
-                    .copy_from(fused.range(key + head_dim..key + 2 * head_dim));
+        let position = place.u32(self.positions)[tile] as usize;
+        for (new, cache) in [(self.k, self.keys), (self.v, self.values)] {
+            let (from, layout) = (place.floats(new.buffer), new.layout);
+            for token in 0..self.tokens {
+                for group in 0..self.groups {
+                    let at = tile * layout.batch + token * layout.token + group * layout.group;
+                    let to = ((tile * self.groups + group) * self.capacity + position + token) * self.head_dim;
+                    place
+                        .write_floats(cache, to, self.head_dim)
+                        .copy_from(from.range(at..at + self.head_dim));
+                }
             }
         }
     }

@@ -21,7 +21,9 @@ pub mod norm;
 pub mod optimizer;
 pub mod random;
 pub mod reduce;
+pub mod rope;
 pub mod softmax;
+pub mod swiglu;
 
 use crate::buffer::BufferRef;
 use crate::place::Place;

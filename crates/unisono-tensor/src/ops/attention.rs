@@ -1,13 +1,14 @@
 //! Attention over fused or separate queries, keys and values.
 
+pub use super::kv_cache::KvCache;
 use crate::Result;
 use crate::error::TensorError;
 use crate::ops::shape::uncut;
 use crate::tensor::{Dtype, Meta, Tensor};
-use std::ops::Range;
 use unisono_mesh::Placement;
+use unisono_runtime::BufferRef;
 use unisono_runtime::ops::attention::{Attention, AttentionGrad, Heads, Layout, Shape};
-use unisono_runtime::ops::cache::{CacheAppend, Fused};
+use unisono_runtime::ops::cache::Fused;
 
 /// Heads of an attention, over all devices.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,16 +25,9 @@ pub struct AttentionSpec {
 
 impl AttentionSpec {
     /// Factor of the scores.
-    fn scale(&self) -> f32 {
+    pub(super) fn scale(&self) -> f32 {
         1.0 / (self.head_dim as f32).sqrt()
     }
-}
-
-/// Keys and values of earlier tokens, of one layer.
-pub struct KvCache {
-    keys: Tensor,
-    values: Tensor,
-    capacity: usize,
 }
 
 impl Tensor {
@@ -70,17 +64,6 @@ impl Tensor {
         let heads = batch * fused.groups * fused.heads_per_group * tokens;
         let lse = Tensor::activation(self.device(), Meta::replicated(self.device(), Dtype::F32, &[heads]))?;
         let x = self.detach();
-        let part = |offset: usize, head: usize| Heads {
-            buffer: x
-                .buffer()
-                .part(offset * fused.head_dim, x.meta().len() - offset * fused.head_dim),
-            layout: Layout {
-                batch: tokens * fused.token(),
-                token: fused.token(),
-                group: fused.group(),
-                head,
-            },
-        };
         let forward = Attention {
             shape: Shape {
                 batch,
@@ -92,9 +75,9 @@ impl Tensor {
                 causal: spec.causal,
                 scale: spec.scale(),
             },
-            q: part(0, fused.head_dim),
-            k: part(fused.heads_per_group, 0),
-            v: part(fused.heads_per_group + 1, 0),
+            q: fused.queries(x.buffer(), tokens),
+            k: fused.keys(x.buffer(), tokens),
+            v: fused.values(x.buffer(), tokens),
             first_query: None,
             mask: mask.as_ref().map(Tensor::buffer),
             mask_batch,
@@ -110,17 +93,13 @@ impl Tensor {
             // Everything that the command reads is kept until it is issued.
             let _saved = (&out, &mask);
             let dx = Tensor::activation(dy.device(), x.meta().clone())?;
-            let part = |offset: usize| {
-                dx.buffer()
-                    .part(offset * fused.head_dim, dx.meta().len() - offset * fused.head_dim)
-            };
             dy.device().runtime().issue(AttentionGrad {
                 forward: forward.clone(),
                 lse: lse.buffer(),
                 d_out: dy.buffer(),
-                dq: part(0),
-                dk: part(fused.heads_per_group),
-                dv: part(fused.heads_per_group + 1),
+                dq: fused.queries(dx.buffer(), tokens).buffer,
+                dk: fused.keys(dx.buffer(), tokens).buffer,
+                dv: fused.values(dx.buffer(), tokens).buffer,
             })?;
             Ok(vec![Some(dx)])
         }))
@@ -132,83 +111,26 @@ impl Tensor {
     /// Shapes or placements that do not fit.
     pub fn attention_qkv(&self, keys: &Tensor, values: &Tensor, spec: &AttentionSpec) -> Result<Tensor> {
         let op = "attention";
-        for t in [self, keys, values] {
-            t.complete(op, "an input")?;
-            t.expect_float(op)?;
-            self.expect_same_dtype(op, t)?;
-            if t.rank() == 3 {
-                uncut(op, t, 1)?;
-            }
-        }
-        let fail = |rule: &str| TensorError::Shape {
-            op,
-            found: format!(
-                "queries {:?}, keys {:?}, values {:?}",
-                self.shape(),
-                keys.shape(),
-                values.shape()
-            ),
-            rule: rule.into(),
-        };
-        let (&[batch, queries, q_width], &[kb, tokens, k_width]) = (self.local_shape(), keys.local_shape()) else {
-            return Err(fail("each has three dimensions: batch, tokens, features"));
-        };
-        let d = spec.head_dim.max(1);
-        let (heads, groups) = (q_width / d, k_width / d);
-        let fits = kb == batch
-            && keys.local_shape() == values.local_shape()
-            && self.placements() == keys.placements()
-            && keys.placements() == values.placements()
-            && groups > 0
-            && heads * d == q_width
-            && groups * d == k_width
-            && heads.is_multiple_of(groups)
-            && heads / groups == spec.num_heads / spec.num_groups.max(1);
-        if !fits {
-            return Err(fail(
-                "features must be whole heads, placements alike, and heads a multiple of groups",
-            ));
-        }
-        let per_group = heads / groups;
-        let layout = |width: usize, tokens: usize, group: usize| Layout {
-            batch: tokens * width,
-            token: width,
-            group,
-            head: d,
-        };
+        let heads = Separate::of(op, [self, keys, values], spec)?;
         let y = Tensor::activation(self.device(), self.meta().clone())?;
-        let rows = batch * heads * queries;
+        let Shape {
+            batch,
+            groups,
+            heads_per_group,
+            queries,
+            ..
+        } = heads.shape;
+        let rows = batch * groups * heads_per_group * queries;
         let lse = Tensor::activation(self.device(), Meta::replicated(self.device(), Dtype::F32, &[rows]))?;
         let forward = Attention {
-            shape: Shape {
-                batch,
-                groups,
-                heads_per_group: per_group,
-                head_dim: d,
-                queries,
-                keys: tokens,
-                causal: spec.causal,
-                scale: spec.scale(),
-            },
-            q: Heads {
-                buffer: self.buffer(),
-                layout: layout(q_width, queries, per_group * d),
-            },
-            k: Heads {
-                buffer: keys.buffer(),
-                layout: layout(k_width, tokens, d),
-            },
-            v: Heads {
-                buffer: values.buffer(),
-                layout: layout(k_width, tokens, d),
-            },
+            shape: heads.shape,
+            q: heads.queries(self.buffer()),
+            k: heads.keys(keys.buffer()),
+            v: heads.keys(values.buffer()),
             first_query: None,
             mask: None,
             mask_batch: 0,
-            out: Heads {
-                buffer: y.buffer(),
-                layout: layout(q_width, queries, per_group * d),
-            },
+            out: heads.queries(y.buffer()),
             lse: Some(lse.buffer()),
         };
         self.device().runtime().issue(forward.clone())?;
@@ -228,141 +150,90 @@ impl Tensor {
             Ok(vec![Some(dq), Some(dk), Some(dv)])
         }))
     }
-
-    /// Attention of new tokens over themselves and what `cache` holds; their keys and values are appended to it.
-    /// `positions` `[batch]` says how many tokens each sequence has in the cache. Gradients do not flow through.
-    ///
-    /// # Errors
-    /// Shapes that do not fit.
-    pub fn cached_attention(&self, spec: &AttentionSpec, cache: &KvCache, positions: &Tensor) -> Result<Tensor> {
-        let op = "cached_attention";
-        let (batch, tokens, fused) = fused_shape(op, self, spec)?;
-        positions.expect_dtype(op, Dtype::U32)?;
-        if positions.meta().len() != batch || cache.keys.local_shape()[0] != batch {
-            return Err(TensorError::Shape {
-                op,
-                found: format!(
-                    "{batch} sequences, {} positions, a cache for {}",
-                    positions.meta().len(),
-                    cache.keys.local_shape()[0]
-                ),
-                rule: "there must be as many of each".into(),
-            });
-        }
-        self.expect_same_dtype(op, &cache.keys)?;
-        let runtime = self.device().runtime();
-        runtime.issue(CacheAppend {
-            fused: self.buffer(),
-            layout: fused,
-            tokens,
-            positions: positions.buffer(),
-            capacity: cache.capacity,
-            keys: cache.keys.buffer(),
-            values: cache.values.buffer(),
-        })?;
-        let width = fused.groups * fused.heads_per_group * fused.head_dim;
-        let y = Tensor::activation(self.device(), narrowed(self, width))?;
-        let group = cache.capacity * fused.head_dim;
-        let cached = Layout {
-            batch: fused.groups * group,
-            token: fused.head_dim,
-            group,
-            head: 0,
-        };
-        runtime.issue(Attention {
-            shape: Shape {
-                batch,
-                groups: fused.groups,
-                heads_per_group: fused.heads_per_group,
-                head_dim: fused.head_dim,
-                queries: tokens,
-                keys: cache.capacity,
-                causal: true,
-                scale: spec.scale(),
-            },
-            q: Heads {
-                buffer: self.buffer(),
-                layout: Layout {
-                    batch: tokens * fused.token(),
-                    token: fused.token(),
-                    group: fused.group(),
-                    head: fused.head_dim,
-                },
-            },
-            k: Heads {
-                buffer: cache.keys.buffer(),
-                layout: cached,
-            },
-            v: Heads {
-                buffer: cache.values.buffer(),
-                layout: cached,
-            },
-            first_query: Some(positions.buffer()),
-            mask: None,
-            mask_batch: 0,
-            out: Heads {
-                buffer: y.buffer(),
-                layout: output_layout(&fused, tokens),
-            },
-            lse: None,
-        })?;
-        Ok(y)
-    }
 }
 
-impl KvCache {
-    /// Room for `capacity` tokens of each of `batch` sequences (on each device), for the groups that `groups_per_device`
-    /// says a device holds; `dtype` is that of the activations.
-    ///
-    /// # Errors
-    /// Too little memory.
-    pub fn new(
-        device: &crate::MeshDevice,
-        spec: &AttentionSpec,
-        groups_per_device: usize,
-        batch: usize,
-        capacity: usize,
-        dtype: Dtype,
-    ) -> Result<KvCache> {
-        let meta = Meta::replicated(device, dtype, &[batch, groups_per_device, capacity, spec.head_dim]);
-        let half = || Tensor::empty(device, meta.clone(), unisono_runtime::Kind::Cache);
-        Ok(KvCache {
-            keys: half()?,
-            values: half()?,
-            capacity,
-        })
-    }
+/// How the heads of separate projections lie.
+pub(super) struct Separate {
+    pub shape: Shape,
+}
 
-    /// The caches of some of the sequences: the same memory. A prompt goes through the cache of one sequence, so that
-    /// prompts of different lengths need no padding.
-    ///
-    /// # Errors
-    /// Sequences that there are not.
-    pub fn sequences(&self, range: Range<usize>) -> Result<KvCache> {
-        let mut local = self.keys.local_shape().to_vec();
-        if range.start > range.end || range.end > local[0] {
-            return Err(TensorError::Argument {
-                op: "cache",
-                what: format!("sequences {range:?} of a cache for {}", local[0]),
-            });
+impl Separate {
+    /// Of queries [batch, tokens, heads · d], keys and values [batch, keys, groups · d], placed alike.
+    pub fn of(op: &'static str, [queries, keys, values]: [&Tensor; 3], spec: &AttentionSpec) -> Result<Separate> {
+        for t in [queries, keys, values] {
+            t.complete(op, "an input")?;
+            t.expect_float(op)?;
+            queries.expect_same_dtype(op, t)?;
+            if t.rank() == 3 {
+                uncut(op, t, 1)?;
+            }
         }
-        let sequence: usize = local[1..].iter().product();
-        local[0] = range.len();
-        let part = |t: &Tensor| {
-            let buffer = t.buffer().part(range.start * sequence, range.len() * sequence);
-            let meta = t.meta().with_local(local.clone());
-            Tensor::view(t.device(), t.inner.memory.clone(), buffer, meta)
+        let fail = |rule: &str| TensorError::Shape {
+            op,
+            found: format!(
+                "queries {:?}, keys {:?}, values {:?}",
+                queries.shape(),
+                keys.shape(),
+                values.shape()
+            ),
+            rule: rule.into(),
         };
-        Ok(KvCache {
-            keys: part(&self.keys),
-            values: part(&self.values),
-            capacity: self.capacity,
+        let (&[batch, tokens, q_width], &[k_batch, k_tokens, k_width]) = (queries.local_shape(), keys.local_shape())
+        else {
+            return Err(fail("each has three dimensions: batch, tokens, features"));
+        };
+        let d = spec.head_dim.max(1);
+        let (heads, groups) = (q_width / d, k_width / d);
+        let fits = k_batch == batch
+            && keys.local_shape() == values.local_shape()
+            && queries.placements() == keys.placements()
+            && keys.placements() == values.placements()
+            && groups > 0
+            && heads * d == q_width
+            && groups * d == k_width
+            && heads.is_multiple_of(groups)
+            && heads / groups == spec.num_heads / spec.num_groups.max(1);
+        if !fits {
+            return Err(fail(
+                "features must be whole heads, placements alike, and heads a multiple of groups",
+            ));
+        }
+        Ok(Separate {
+            shape: Shape {
+                batch,
+                groups,
+                heads_per_group: heads / groups,
+                head_dim: d,
+                queries: tokens,
+                keys: k_tokens,
+                causal: spec.causal,
+                scale: spec.scale(),
+            },
         })
     }
 
-    /// Tokens that there is room for.
-    pub fn capacity(&self) -> usize {
-        self.capacity
+    /// Query heads, or what is made of them.
+    pub fn queries(&self, buffer: BufferRef) -> Heads {
+        self.heads(buffer, self.shape.queries, self.shape.heads_per_group)
+    }
+
+    /// Keys or values.
+    pub fn keys(&self, buffer: BufferRef) -> Heads {
+        self.heads(buffer, self.shape.keys, 1)
+    }
+
+    fn heads(&self, buffer: BufferRef, tokens: usize, per_group: usize) -> Heads {
+        let group = per_group * self.shape.head_dim;
+        let token = self.shape.groups * group;
+        Heads {
+            buffer,
+            layout: Layout {
+                batch: tokens * token,
+                token,
+                group,
+                head: self.shape.head_dim,
+            },
+        }
     }
 }
 
@@ -390,7 +261,7 @@ fn check_mask(op: &'static str, x: &Tensor, mask: &Tensor) -> Result<()> {
     Ok(())
 }
 
-fn output_layout(fused: &Fused, tokens: usize) -> Layout {
+pub(super) fn output_layout(fused: &Fused, tokens: usize) -> Layout {
     let group = fused.heads_per_group * fused.head_dim;
     let token = fused.groups * group;
     Layout {
@@ -402,7 +273,7 @@ fn output_layout(fused: &Fused, tokens: usize) -> Layout {
 }
 
 /// Metadata of the result: the features shrink to those of the query heads.
-fn narrowed(x: &Tensor, width: usize) -> Meta {
+pub(super) fn narrowed(x: &Tensor, width: usize) -> Meta {
     let mut meta = x.meta().clone();
     let last = meta.local.len() - 1;
     meta.local[last] = width;
@@ -410,7 +281,7 @@ fn narrowed(x: &Tensor, width: usize) -> Meta {
 }
 
 /// Sequences, tokens and the layout of a device's part of a fused projection.
-fn fused_shape(op: &'static str, x: &Tensor, spec: &AttentionSpec) -> Result<(usize, usize, Fused)> {
+pub(super) fn fused_shape(op: &'static str, x: &Tensor, spec: &AttentionSpec) -> Result<(usize, usize, Fused)> {
     x.complete(op, "the projection")?;
     x.expect_float(op)?;
     if x.rank() == 3 {

@@ -7,12 +7,17 @@ pub mod dropout;
 pub mod elementwise;
 pub mod embedding;
 mod head;
+pub mod kv_cache;
+pub mod linear;
+pub mod logits;
 pub mod loss;
 pub mod matmul;
 pub mod norm;
 pub mod reduce;
+mod rope;
 pub mod shape;
 pub mod softmax;
+mod swiglu;
 
 pub(crate) use check::{batch_only, check_targets, whole_last};
 

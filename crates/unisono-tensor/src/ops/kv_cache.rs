@@ -1,0 +1,224 @@
+//! Generation: keys and values of earlier tokens, and attention over them.
+
+use super::attention::{AttentionSpec, Separate, fused_shape, narrowed, output_layout};
+use crate::Result;
+use crate::error::TensorError;
+use crate::tensor::{Dtype, Meta, Tensor};
+use std::ops::Range;
+use unisono_runtime::BufferRef;
+use unisono_runtime::ops::attention::{Attention, Heads, Layout, Shape};
+use unisono_runtime::ops::cache::CacheAppend;
+
+/// Keys and values of earlier tokens, of one layer.
+pub struct KvCache {
+    keys: Tensor,
+    values: Tensor,
+    capacity: usize,
+}
+
+impl Tensor {
+    /// Attention of new tokens over themselves and what `cache` holds; their keys and values are appended to it.
+    /// `positions` `[batch]` says how many tokens each sequence has in the cache. Gradients do not flow through.
+    ///
+    /// # Errors
+    /// Shapes that do not fit.
+    pub fn cached_attention(&self, spec: &AttentionSpec, cache: &KvCache, positions: &Tensor) -> Result<Tensor> {
+        let op = "cached_attention";
+        let (batch, tokens, fused) = fused_shape(op, self, spec)?;
+        let width = fused.groups * fused.heads_per_group * fused.head_dim;
+        let new = New {
+            shape: Shape {
+                batch,
+                groups: fused.groups,
+                heads_per_group: fused.heads_per_group,
+                head_dim: fused.head_dim,
+                queries: tokens,
+                keys: cache.capacity,
+                causal: true,
+                scale: spec.scale(),
+            },
+            q: fused.queries(self.buffer(), tokens),
+            k: fused.keys(self.buffer(), tokens),
+            v: fused.values(self.buffer(), tokens),
+            out_layout: output_layout(&fused, tokens),
+        };
+        cache.attend(op, self, new, narrowed(self, width), positions)
+    }
+
+    /// As [`Tensor::cached_attention`], from separate queries [batch, tokens, heads · d], keys and values
+    /// [batch, tokens, groups · d]. Keys go into the cache as they are given: where positions are rotated into them, that was
+    /// done before.
+    ///
+    /// # Errors
+    /// Shapes or placements that do not fit.
+    pub fn cached_attention_qkv(
+        &self,
+        keys: &Tensor,
+        values: &Tensor,
+        spec: &AttentionSpec,
+        cache: &KvCache,
+        positions: &Tensor,
+    ) -> Result<Tensor> {
+        let op = "cached_attention";
+        let heads = Separate::of(op, [self, keys, values], spec)?;
+        if heads.shape.keys != heads.shape.queries {
+            return Err(TensorError::Shape {
+                op,
+                found: format!("queries {:?} and keys {:?}", self.shape(), keys.shape()),
+                rule: "each new token has queries and a key".into(),
+            });
+        }
+        let q = heads.queries(self.buffer());
+        let new = New {
+            shape: Shape {
+                keys: cache.capacity,
+                causal: true,
+                ..heads.shape
+            },
+            q,
+            k: heads.keys(keys.buffer()),
+            v: heads.keys(values.buffer()),
+            out_layout: q.layout,
+        };
+        cache.attend(op, self, new, self.meta().clone(), positions)
+    }
+}
+
+/// The heads of new tokens.
+struct New {
+    shape: Shape,
+    q: Heads,
+    k: Heads,
+    v: Heads,
+    /// How the result lies.
+    out_layout: Layout,
+}
+
+impl KvCache {
+    /// Appends the keys and values of new tokens and lets their queries see all that is there.
+    fn attend(&self, op: &'static str, x: &Tensor, new: New, result: Meta, positions: &Tensor) -> Result<Tensor> {
+        positions.expect_dtype(op, Dtype::U32)?;
+        let Shape {
+            batch,
+            groups,
+            head_dim,
+            queries,
+            ..
+        } = new.shape;
+        if positions.meta().len() != batch || self.keys.local_shape()[0] != batch {
+            return Err(TensorError::Shape {
+                op,
+                found: format!(
+                    "{batch} sequences, {} positions, a cache for {}",
+                    positions.meta().len(),
+                    self.keys.local_shape()[0]
+                ),
+                rule: "there must be as many of each".into(),
+            });
+        }
+        if self.keys.local_shape()[1] != groups || self.keys.local_shape()[3] != head_dim {
+            return Err(TensorError::Shape {
+                op,
+                found: format!(
+                    "{groups} groups of {head_dim} elements on each device, and a cache for {} of {}",
+                    self.keys.local_shape()[1],
+                    self.keys.local_shape()[3]
+                ),
+                rule: "both must be equal: make the cache for this attention and this mesh".into(),
+            });
+        }
+        x.expect_same_dtype(op, &self.keys)?;
+        let runtime = x.device().runtime();
+        runtime.issue(CacheAppend {
+            k: new.k,
+            v: new.v,
+            groups,
+            head_dim,
+            tokens: queries,
+            positions: positions.buffer(),
+            capacity: self.capacity,
+            keys: self.keys.buffer(),
+            values: self.values.buffer(),
+        })?;
+        let y = Tensor::activation(x.device(), result)?;
+        let group = self.capacity * head_dim;
+        let cached = |buffer: BufferRef| Heads {
+            buffer,
+            layout: Layout {
+                batch: groups * group,
+                token: head_dim,
+                group,
+                head: 0,
+            },
+        };
+        runtime.issue(Attention {
+            shape: new.shape,
+            q: new.q,
+            k: cached(self.keys.buffer()),
+            v: cached(self.values.buffer()),
+            first_query: Some(positions.buffer()),
+            mask: None,
+            mask_batch: 0,
+            out: Heads {
+                buffer: y.buffer(),
+                layout: new.out_layout,
+            },
+            lse: None,
+        })?;
+        Ok(y)
+    }
+
+    /// Room for `capacity` tokens of each of `batch` sequences (on each device), for the groups that `groups_per_device`
+    /// says a device holds; `dtype` is that of the activations.
+    ///
+    /// # Errors
+    /// Too little memory.
+    pub fn new(
+        device: &crate::MeshDevice,
+        spec: &AttentionSpec,
+        groups_per_device: usize,
+        batch: usize,
+        capacity: usize,
+        dtype: Dtype,
+    ) -> Result<KvCache> {
+        let meta = Meta::replicated(device, dtype, &[batch, groups_per_device, capacity, spec.head_dim]);
+        let half = || Tensor::empty(device, meta.clone(), unisono_runtime::Kind::Cache);
+        Ok(KvCache {
+            keys: half()?,
+            values: half()?,
+            capacity,
+        })
+    }
+
+    /// The caches of some of the sequences: the same memory. A prompt goes through the cache of one sequence, so that
+    /// prompts of different lengths need no padding.
+    ///
+    /// # Errors
+    /// Sequences that there are not.
+    pub fn sequences(&self, range: Range<usize>) -> Result<KvCache> {
+        let mut local = self.keys.local_shape().to_vec();
+        if range.start > range.end || range.end > local[0] {
+            return Err(TensorError::Argument {
+                op: "cache",
+                what: format!("sequences {range:?} of a cache for {}", local[0]),
+            });
+        }
+        let sequence: usize = local[1..].iter().product();
+        local[0] = range.len();
+        let part = |t: &Tensor| {
+            let buffer = t.buffer().part(range.start * sequence, range.len() * sequence);
+            let meta = t.meta().with_local(local.clone());
+            Tensor::view(t.device(), t.inner.memory.clone(), buffer, meta)
+        };
+        Ok(KvCache {
+            keys: part(&self.keys),
+            values: part(&self.values),
+            capacity: self.capacity,
+        })
+    }
+
+    /// Tokens that there is room for.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+}
