@@ -5,12 +5,12 @@ mod embedding;
 mod linear;
 mod mlp;
 mod norm;
-// mod projection;
+mod projection;
 
 pub use attention::SelfAttention;
 pub use embedding::{Embedding, sinusoidal_positions};
 pub use linear::{ColumnParallelLinear, Linear, RowParallelLinear};
 pub use mlp::Mlp;
 pub use norm::{LayerNorm, RmsNorm};
-// pub use projection::Projection;
+pub use projection::Projection;
 pub use unisono_kernels::gemm::Activation;

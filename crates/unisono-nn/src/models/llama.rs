@@ -100,7 +100,8 @@ struct Pass {
 impl Attention {
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let (q, k, v) = self.project(x, pass, None)?;
-        self.o_proj.forward(&q.attention_qkv(&k, &v, &self.spec)?, pass.training)
+        self.o_proj
+            .forward(&q.attention_qkv(&k, &v, &self.spec)?, pass.training)
     }
 
     fn forward_cached(&self, x: &Tensor, pass: &Pass, cache: &KvCache, positions: &Tensor) -> Result<Tensor> {
@@ -117,8 +118,8 @@ impl Attention {
         let mut k = self.k_proj.forward(x, training)?;
         let v = self.v_proj.forward(x, training)?;
         if let Some((q_norm, k_norm)) = &self.qk_norm {
-            q = q.head_norm(d, q_norm, self.eps)?;
-            k = k.head_norm(d, k_norm, self.eps)?;
+            q = head_norm(&q, d, q_norm, self.eps)?;
+            k = head_norm(&k, d, k_norm, self.eps)?;
         }
         let rotate = |x: &Tensor| x.rope(d, &pass.frequencies, positions);
         Ok((rotate(&q)?, rotate(&k)?, v))
@@ -147,7 +148,11 @@ impl Block {
     fn forward_cached(&self, x: &Tensor, pass: &Pass, cache: &KvCache, positions: &Tensor) -> Result<Tensor> {
         let normed = self.input_layernorm.forward(x)?;
         let x = x.add(&self.self_attn.forward_cached(&normed, pass, cache, positions)?)?;
-        x.add(&self.mlp.forward(&self.post_attention_layernorm.forward(&x)?, pass.training)?)
+        x.add(
+            &self
+                .mlp
+                .forward(&self.post_attention_layernorm.forward(&x)?, pass.training)?,
+        )
     }
 }
 
@@ -172,7 +177,8 @@ impl Llama {
         let c = &config;
         let mut parameters = Parameters::with_regime(device, c.dtype, regime);
         let p = &mut parameters;
-        let table = |p: &mut Parameters, name: &str| Embedding::new(p, name, c.vocab_size, c.embedding_dim, c.num_groups);
+        let table =
+            |p: &mut Parameters, name: &str| Embedding::new(p, name, c.vocab_size, c.embedding_dim, c.num_groups);
         let embed_tokens = table(p, "model.embed_tokens")?;
         let blocks = (0..c.num_blocks)
             .map(|i| Block::new(p, i, c).map(Rc::new))
@@ -212,6 +218,14 @@ impl Llama {
             training,
         }
     }
+}
+
+/// The RMS norm of each head.
+fn head_norm(x: &Tensor, head_dim: usize, gain: &Tensor, eps: f32) -> Result<Tensor> {
+    let mut heads = x.local_shape().to_vec();
+    let width = heads.pop().unwrap_or(0);
+    heads.extend([width / head_dim, head_dim]);
+    x.reshape(&heads)?.rms_norm(Some(gain), eps)?.reshape(x.local_shape())
 }
 
 /// The position of each sequence's first token, `[batch, 1]` of [batch, tokens].
@@ -260,9 +274,8 @@ impl Block {
             let name = LlamaConfig::layer_name(index, LlamaConfig::LINEAR_LAYERS[layer]);
             Projection::new(p, &name, size, cut, bias, STD, first + layer as u32)
         };
-        let norm = |p: &mut Parameters, name: &str| {
-            RmsNorm::new(p, &LlamaConfig::layer_name(index, name), width, c.norm_eps)
-        };
+        let norm =
+            |p: &mut Parameters, name: &str| RmsNorm::new(p, &LlamaConfig::layer_name(index, name), width, c.norm_eps);
         let gain = |p: &mut Parameters, name: &str| {
             let name = LlamaConfig::layer_name(index, name);
             p.ones(&format!("{name}.weight"), vec![whole(c.head_dim)])
@@ -321,7 +334,10 @@ impl LanguageModel for Llama {
     }
 
     fn forward(&self, ids: &Tensor) -> Result<Tensor> {
-        let (tokens, max) = (ids.local_shape().last().copied().unwrap_or(0), self.config.max_sequence_length);
+        let (tokens, max) = (
+            ids.local_shape().last().copied().unwrap_or(0),
+            self.config.max_sequence_length,
+        );
         if tokens > max {
             return Err(TensorError::Argument {
                 op: "llama",

@@ -1,7 +1,7 @@
 //! Models: a configuration, a forward pass, a table of parameters.
 
 pub mod gpt;
-// pub mod llama;
+pub mod llama;
 pub mod regression;
 
 use crate::Result;
@@ -10,7 +10,7 @@ use unisono_tensor::ops::attention::KvCache;
 use unisono_tensor::{MeshDevice, Tensor};
 
 pub use gpt::{Gpt, GptConfig, Positions};
-// pub use llama::{Llama, LlamaConfig};
+pub use llama::{Llama, LlamaConfig};
 pub use regression::{Perceptron, PerceptronConfig};
 
 /// What the training loop asks of a model.
