@@ -6,7 +6,7 @@ use super::model::model;
 use super::schedule;
 use super::types::*;
 use super::values::Values;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Extensions of files that hold tokens, not text.
 const TOKEN_FILES: &[&str] = &["yaml", "yml", "csv", "bin", "idx"];
@@ -45,6 +45,15 @@ fn training(
         .maybe_int("training_config.max_steps")
         .or((!epochs_rule).then_some(DEFAULT_STEPS));
     let data_path = data_path(values, model, finder, check_files, findings);
+    let files = Files {
+        values,
+        finder,
+        check_files,
+    };
+    let model_path = files.model("transformer_config.model_path", findings);
+    let tokenizer_path = files
+        .model("training_config.tokenizer_path", findings)
+        .or_else(|| model_path.clone());
     let checkpoint_dir = values.word("training_config.checkpoint_dir");
     let checkpoint_dir = finder.expanded(&checkpoint_dir).unwrap_or_else(|message| {
         let key = "training_config.checkpoint_dir";
@@ -62,7 +71,12 @@ fn training(
         num_epochs: values.int("training_config.num_epochs"),
         max_steps: steps,
         gradient_accumulation_steps: values.int("training_config.gradient_accumulation_steps"),
-        tokenizer_type: tokenizer(values, model, &data_path, findings),
+        tokenizer_type: tokenizer(values, model, &data_path, tokenizer_path.is_some(), findings),
+        tokenizer_path,
+        model_path,
+        validation_data_path: files.data("training_config.validation_data_path", findings),
+        template: values.text("training_config.template"),
+        validation_samples: values.int("training_config.validation_samples"),
         data_path,
         validation_fraction: values.real("training_config.validation_fraction"),
         dtype: match values.word("training_config.dtype").as_str() {
@@ -142,7 +156,48 @@ fn data_path(
     }
 }
 
-fn tokenizer(values: &Values, model: &ModelConfig, data: &DataPath, findings: &mut Findings) -> TokenizerType {
+/// Looks for files that keys name.
+struct Files<'a> {
+    values: &'a Values,
+    finder: &'a Finder<'a>,
+    /// Whether they must exist.
+    check_files: bool,
+}
+
+impl Files<'_> {
+    /// The file of a key, found and made absolute.
+    fn data(&self, key: &'static str, findings: &mut Findings) -> Option<PathBuf> {
+        self.find(key, &|text| self.finder.data_file(text), findings)
+    }
+
+    /// The directory (or file) of a model or tokenizer, or one in the local Hugging Face cache.
+    fn model(&self, key: &'static str, findings: &mut Findings) -> Option<PathBuf> {
+        self.find(key, &|text| self.finder.model(text), findings)
+    }
+
+    fn find(
+        &self,
+        key: &'static str,
+        find: &dyn Fn(&str) -> Result<PathBuf, String>,
+        findings: &mut Findings,
+    ) -> Option<PathBuf> {
+        let text = self.values.text(key).filter(|text| !text.is_empty())?;
+        Some(find(&text).unwrap_or_else(|message| {
+            if self.check_files {
+                findings.problem(self.values.place(key), format!("{key}: {message}"));
+            }
+            self.finder.expanded(&text).unwrap_or(text).into()
+        }))
+    }
+}
+
+fn tokenizer(
+    values: &Values,
+    model: &ModelConfig,
+    data: &DataPath,
+    has_file: bool,
+    findings: &mut Findings,
+) -> TokenizerType {
     let key = "training_config.tokenizer_type";
     let holds_tokens = |path: &Path| {
         let extension = path.extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
@@ -159,22 +214,17 @@ fn tokenizer(values: &Values, model: &ModelConfig, data: &DataPath, findings: &m
         Some("byte") => TokenizerType::Byte,
         Some("pretokenised") => {
             if *data == DataPath::BuiltIn {
-                let message = format!("{key}: the built-in corpus is text, not tokens; choose char or byte");
+                let message = format!("{key}: the built-in corpus is text, not tokens; choose char, byte or bpe");
                 findings.problem(values.place(key), message);
             }
             TokenizerType::Pretokenised
         }
-        Some(_) if tokens => {
+        // As in tt-train: bpe with a file of tokens means that these are the tokens.
+        _ if tokens => TokenizerType::Pretokenised,
+        Some(_) if !has_file => {
             let message = format!(
-                "{key}: bpe is not built yet; data_path holds tokens, so the run trains on those, and \
-                                   prompts are given as ids"
-            );
-            findings.note(values.place(key), message);
-            TokenizerType::Pretokenised
-        }
-        Some(_) => {
-            let message = format!(
-                "{key}: bpe is not built yet; choose char or byte, or name a file of tokens ({}) as data_path",
+                "{key}: bpe needs training_config.tokenizer_path, a tokenizer.json (unisono tokenizer train makes one), or a \
+                 model_path with one; or choose char or byte, or name a file of tokens ({}) as data_path",
                 TOKEN_FILES
                     .iter()
                     .map(|e| format!(".{e}"))
@@ -184,7 +234,8 @@ fn tokenizer(values: &Values, model: &ModelConfig, data: &DataPath, findings: &m
             findings.problem(values.place(key), message);
             TokenizerType::Char
         }
-        None if tokens => TokenizerType::Pretokenised,
+        Some(_) => TokenizerType::Bpe,
+        None if has_file => TokenizerType::Bpe,
         None => TokenizerType::Char,
     }
 }

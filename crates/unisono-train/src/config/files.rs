@@ -261,4 +261,20 @@ impl Finder<'_> {
             }
         }
     }
+
+    /// Finds the directory (or file) of a model or a tokenizer: below the working folder and the configuration's, or, for
+    /// `org/name`, in the local Hugging Face cache.
+    pub fn model(&self, text: &str) -> Result<PathBuf, String> {
+        let Expanded { path, unset } = self.expand(text)?;
+        let mut roots = self.roots();
+        roots.insert(0, self.environment.working_dir.clone());
+        let found = roots.iter().map(|root| root.join(&path)).find(|candidate| candidate.exists());
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        if let Some(name) = unset {
+            return Err(format!("there is no {} ({name} is not set)", path.display()));
+        }
+        crate::hub::resolve(text, &|name| self.environment.variables.get(name).cloned()).map_err(|error| error.to_string())
+    }
 }
