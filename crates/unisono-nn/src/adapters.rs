@@ -32,11 +32,6 @@ impl Adapters {
         let rank = self.rank.max(1) as f32;
         self.alpha / if self.rank_stabilised { rank.sqrt() } else { rank }
     }
-
-    /// Whether a parameter of the model itself is trained.
-    pub fn also_trains(&self, parameter: &str) -> bool {
-        self.also.contains(parameter)
-    }
 }
 
 /// Which dimension of a weight [out, in] `tp` cuts.

@@ -69,25 +69,26 @@ impl Table {
     }
 }
 
-/// Which parameters are trained.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub enum Trained {
-    /// All of them.
-    #[default]
-    All,
-    /// Only low-rank adapters beside some linear layers (and what they name besides).
-    Adapters(Rc<Adapters>),
-    /// None: the model only runs. In bf16, matrices and tables are then stored in bf16 alone.
-    Nothing,
-}
-
-/// What is to become of a model's parameters.
+/// What is to become of a model's parameters. By default all are trained and begin with fresh values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Regime {
-    /// Which are trained.
-    pub trained: Trained,
+    /// Whether none are trained: the model only runs. In bf16, matrices and tables are then stored in bf16 alone.
+    pub frozen: bool,
+    /// Low-rank adapters beside some linear layers. Where there are any, only they are trained (and what they name besides).
+    pub adapters: Option<Rc<Adapters>>,
     /// Whether values come from a file, so that drawing first values would be in vain. Adapters draw theirs all the same.
     pub values_come_later: bool,
+}
+
+impl Regime {
+    /// That of a model which is loaded from a file and only runs.
+    pub fn inference() -> Regime {
+        Regime {
+            frozen: true,
+            adapters: None,
+            values_come_later: true,
+        }
+    }
 }
 
 /// The table under construction.
@@ -195,11 +196,8 @@ impl Parameters {
         if self.regime.values_come_later {
             spec.init = Init::Later;
         }
-        let trains = match &self.regime.trained {
-            Trained::All => true,
-            Trained::Adapters(adapters) => adapters.also_trains(name),
-            Trained::Nothing => false,
-        };
+        let among_them = |adapters: &Rc<Adapters>| adapters.also.contains(name);
+        let trains = !self.regime.frozen && self.regime.adapters.as_ref().is_none_or(among_them);
         self.push(name, spec, decay, trains)
     }
 
@@ -214,8 +212,7 @@ impl Parameters {
             0.0 => Init::Zeros,
             _ => Init::Uniform { bound, site },
         };
-        let trains = self.regime.trained != Trained::Nothing;
-        self.push(name, ParameterSpec { dims, init }, true, trains)
+        self.push(name, ParameterSpec { dims, init }, true, !self.regime.frozen)
     }
 
     fn push(&mut self, name: &str, spec: ParameterSpec, decay: bool, trains: bool) -> Result<Tensor> {
@@ -254,10 +251,10 @@ impl Parameters {
 
     /// The adapters that a linear layer of this name gets, where it gets any.
     pub fn adapters_of(&self, layer: &str) -> Option<Rc<Adapters>> {
-        match &self.regime.trained {
-            Trained::Adapters(adapters) if adapters.layers.contains(layer) => Some(adapters.clone()),
-            _ => None,
-        }
+        self.regime
+            .adapters
+            .clone()
+            .filter(|adapters| adapters.layers.contains(layer))
     }
 
     /// The devices that the parameters live on.
