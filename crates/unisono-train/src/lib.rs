@@ -1,5 +1,6 @@
 //! Configuration, plan, training loop, checkpoints, metrics and generation of unisono.
 
+pub mod adapters;
 pub mod checkpoint;
 pub mod config;
 pub mod dataset;
@@ -8,6 +9,7 @@ pub mod error;
 pub mod evaluate;
 pub mod export;
 pub mod generate;
+pub mod hub;
 pub mod metrics;
 pub mod model;
 pub mod plan;

@@ -1,21 +1,24 @@
 //! From the configuration to a model, an optimizer and a schedule.
 
 use crate::config::{
-    Activation as ConfigActivation, ModelConfig, OptimizerConfig, OptimizerRule, PositionalEmbedding, RunConfig,
-    RunnerType, SchedulerConfig,
+    Activation as ConfigActivation, ModelConfig, OptimizerConfig, OptimizerRule, PositionalEmbedding,
+    RopeScalingConfig, RunConfig, RunnerType, SchedulerConfig,
 };
 use std::rc::Rc;
 use unisono_nn::layers::Activation;
-use unisono_nn::models::{Gpt, GptConfig, Model, Perceptron, PerceptronConfig, Positions};
+use unisono_nn::models::{Gpt, GptConfig, Llama, LlamaConfig, Model, Perceptron, PerceptronConfig, Positions};
 use unisono_nn::optimizers::{AdamW, AdamWConfig, NoOp, Optimizer, Sgd, SgdConfig};
-use unisono_nn::{LanguageModel, Parameter, Schedule};
+use unisono_nn::rope::{Rope, RopeScaling};
+use unisono_nn::{LanguageModel, Parameter, Regime, Schedule};
 use unisono_tensor::{MeshDevice, Result};
 
 /// A model's definition, complete with its vocabulary.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ModelSpec {
-    /// A language model.
+    /// A GPT-2.
     Gpt(GptConfig),
+    /// A model of the Llama family.
+    Llama(LlamaConfig),
     /// Linear regression or a perceptron.
     Perceptron(PerceptronConfig),
 }
@@ -23,8 +26,10 @@ pub enum ModelSpec {
 /// A model on a mesh.
 #[derive(Clone)]
 pub enum LiveModel {
-    /// A language model.
+    /// A GPT-2.
     Gpt(Rc<Gpt>),
+    /// A model of the Llama family.
+    Llama(Rc<Llama>),
     /// Linear regression or a perceptron.
     Perceptron(Rc<Perceptron>),
 }
@@ -34,7 +39,10 @@ impl ModelSpec {
     pub fn of(config: &RunConfig, vocab_size: Option<usize>) -> ModelSpec {
         match &config.model {
             ModelConfig::Gpt2(c) => ModelSpec::Gpt(GptConfig {
-                vocab_size: vocab_size.unwrap_or(c.vocab_size),
+                vocab_size: match config.training.model_path {
+                    Some(_) => c.vocab_size,
+                    None => vocab_size.unwrap_or(c.vocab_size),
+                },
                 max_sequence_length: c.max_sequence_length,
                 num_blocks: c.num_blocks,
                 num_heads: c.num_heads,
@@ -49,6 +57,33 @@ impl ModelSpec {
                     PositionalEmbedding::Fixed => Positions::Fixed,
                 },
                 activation: activation(c.activation),
+                recompute: c.runner_type == RunnerType::MemoryEfficient,
+                dtype: config.training.dtype,
+            }),
+            ModelConfig::Llama(c) => ModelSpec::Llama(LlamaConfig {
+                // A model that is loaded keeps its vocabulary; one that begins here takes the tokenizer's.
+                vocab_size: match config.training.model_path {
+                    Some(_) => c.vocab_size,
+                    None => vocab_size.unwrap_or(c.vocab_size),
+                },
+                max_sequence_length: c.max_sequence_length,
+                num_blocks: c.num_blocks,
+                num_heads: c.num_heads,
+                num_groups: c.num_groups,
+                head_dim: c.head_dim,
+                embedding_dim: c.embedding_dim,
+                intermediate_dim: c.intermediate_dim,
+                rope: Rope {
+                    theta: c.theta as f32,
+                    scaling: rope_scaling(c.rope_scaling),
+                },
+                norm_eps: c.norm_eps as f32,
+                weight_tying: c.weight_tying,
+                qkv_bias: c.qkv_bias,
+                output_bias: c.output_bias,
+                mlp_bias: c.mlp_bias,
+                qk_norm: c.qk_norm,
+                dropout: c.dropout_prob as f32,
                 recompute: c.runner_type == RunnerType::MemoryEfficient,
                 dtype: config.training.dtype,
             }),
@@ -77,7 +112,17 @@ impl ModelSpec {
     pub fn units(&self) -> usize {
         match self {
             ModelSpec::Gpt(c) => c.num_groups,
+            ModelSpec::Llama(c) => c.num_groups,
             ModelSpec::Perceptron(c) => c.units,
+        }
+    }
+
+    /// Entries of the vocabulary, if it is a language model.
+    pub fn vocab_size(&self) -> Option<usize> {
+        match self {
+            ModelSpec::Gpt(c) => Some(c.vocab_size),
+            ModelSpec::Llama(c) => Some(c.vocab_size),
+            ModelSpec::Perceptron(_) => None,
         }
     }
 
@@ -85,6 +130,7 @@ impl ModelSpec {
     pub fn targets_per_sequence(&self) -> usize {
         match self {
             ModelSpec::Gpt(c) => c.max_sequence_length,
+            ModelSpec::Llama(c) => c.max_sequence_length,
             ModelSpec::Perceptron(c) => c.outputs,
         }
     }
@@ -116,6 +162,29 @@ impl ModelSpec {
                 },
                 if c.recompute { ", blocks recomputed" } else { "" },
             ),
+            ModelSpec::Llama(c) => format!(
+                "Llama family, {}, {} in {} of {}, width {}, MLP {}, {}, rotary positions, {} head{}{}{}{}",
+                counted(c.num_blocks, "block"),
+                counted(c.num_heads, "head"),
+                counted(c.num_groups, "group"),
+                c.head_dim,
+                c.embedding_dim,
+                c.intermediate_dim,
+                counted(c.max_sequence_length, "token"),
+                if c.weight_tying { "tied" } else { "untied" },
+                if c.qkv_bias {
+                    ", biases of queries, keys and values"
+                } else {
+                    ""
+                },
+                if c.qk_norm { ", norms of queries and keys" } else { "" },
+                if c.dropout > 0.0 {
+                    format!(", dropout {}", c.dropout)
+                } else {
+                    String::new()
+                },
+                if c.recompute { ", blocks recomputed" } else { "" },
+            ),
             ModelSpec::Perceptron(c) if c.hidden.is_empty() => {
                 format!("linear regression, {} → {}", c.inputs, c.outputs)
             }
@@ -123,13 +192,16 @@ impl ModelSpec {
         }
     }
 
-    /// The model with fresh parameters.
+    /// The model, its parameters kept as `regime` says.
     ///
     /// # Errors
     /// A mesh that cannot cut it evenly, or too little memory.
-    pub fn build(&self, device: &MeshDevice) -> Result<LiveModel> {
+    pub fn build(&self, device: &MeshDevice, regime: &Regime) -> Result<LiveModel> {
         Ok(match self {
-            ModelSpec::Gpt(config) => LiveModel::Gpt(Rc::new(Gpt::new(device, config.clone())?)),
+            ModelSpec::Gpt(config) => {
+                LiveModel::Gpt(Rc::new(Gpt::with_regime(device, config.clone(), regime.clone())?))
+            }
+            ModelSpec::Llama(config) => LiveModel::Llama(Rc::new(Llama::new(device, config.clone(), regime.clone())?)),
             ModelSpec::Perceptron(config) => LiveModel::Perceptron(Rc::new(Perceptron::new(device, config.clone())?)),
         })
     }
@@ -146,6 +218,14 @@ impl ModelSpec {
                 let products = 6.0 * t * (c.num_blocks as f64 * block + e * c.vocab_size as f64);
                 products + 12.0 * c.num_blocks as f64 * e * t * t / 2.0
             }
+            ModelSpec::Llama(c) => {
+                let (t, e) = (c.max_sequence_length as f64, c.embedding_dim as f64);
+                let heads = (c.num_heads * c.head_dim) as f64;
+                let groups = (c.num_groups * c.head_dim) as f64;
+                let block = 2.0 * e * (heads + groups) + 3.0 * e * c.intermediate_dim as f64;
+                let products = 6.0 * t * (c.num_blocks as f64 * block + e * c.vocab_size as f64);
+                products + 12.0 * c.num_blocks as f64 * heads * t * t / 2.0
+            }
             ModelSpec::Perceptron(c) => {
                 let mut sizes = vec![c.inputs];
                 sizes.extend(&c.hidden);
@@ -161,6 +241,7 @@ impl LiveModel {
     pub fn as_model(&self) -> &dyn Model {
         match self {
             LiveModel::Gpt(model) => model.as_ref(),
+            LiveModel::Llama(model) => model.as_ref(),
             LiveModel::Perceptron(model) => model.as_ref(),
         }
     }
@@ -169,6 +250,7 @@ impl LiveModel {
     pub fn as_language_model(&self) -> Option<&dyn LanguageModel> {
         match self {
             LiveModel::Gpt(model) => Some(model.as_ref()),
+            LiveModel::Llama(model) => Some(model.as_ref()),
             LiveModel::Perceptron(_) => None,
         }
     }
@@ -264,6 +346,24 @@ pub fn schedule(config: &SchedulerConfig, total: u64) -> Schedule {
                     .collect(),
             )
         }
+    }
+}
+
+fn rope_scaling(scaling: Option<RopeScalingConfig>) -> RopeScaling {
+    match scaling {
+        None => RopeScaling::None,
+        Some(RopeScalingConfig::Linear { factor }) => RopeScaling::Linear { factor: factor as f32 },
+        Some(RopeScalingConfig::Llama3 {
+            factor,
+            low_freq_factor,
+            high_freq_factor,
+            original_context_length,
+        }) => RopeScaling::Llama3 {
+            factor: factor as f32,
+            low_freq_factor: low_freq_factor as f32,
+            high_freq_factor: high_freq_factor as f32,
+            original_context: original_context_length,
+        },
     }
 }
 

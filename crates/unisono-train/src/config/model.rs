@@ -83,8 +83,11 @@ fn llama(values: &Values, qwen3: bool, findings: &mut Findings) -> LlamaConfig {
     let groups = values.maybe_int("transformer_config.num_groups");
     // tt-train's default, which is only of use beside its default of six heads.
     let default_groups = if num_heads.is_multiple_of(3) { 3 } else { num_heads };
-    for key in ["transformer_config.bias", "transformer_config.activation", "transformer_config.positional_embedding_type"]
-    {
+    for key in [
+        "transformer_config.bias",
+        "transformer_config.activation",
+        "transformer_config.positional_embedding_type",
+    ] {
         if values.given(key) && values.value(key) != super::values::default_of(key) {
             findings.problem(
                 values.place(key),

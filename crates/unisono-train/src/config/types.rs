@@ -483,7 +483,11 @@ impl DataPath {
         match self {
             Self::Path(path) => path
                 .extension()
-                .is_some_and(|extension| ["jsonl", "ndjson"].iter().any(|known| extension.eq_ignore_ascii_case(known)))
+                .is_some_and(|extension| {
+                    ["jsonl", "ndjson"]
+                        .iter()
+                        .any(|known| extension.eq_ignore_ascii_case(known))
+                })
                 .then_some(path),
             Self::BuiltIn | Self::Random => None,
         }

@@ -88,8 +88,11 @@ pub(super) fn rehearse(
 /// A batch of the right shape without contents.
 fn blank(spec: &ModelSpec, sequences: usize) -> StepData {
     let (values, input_width, target_width) = match spec {
-        ModelSpec::Gpt(c) => (Rows::SomeTokens, c.max_sequence_length, c.max_sequence_length),
         ModelSpec::Perceptron(c) => (Rows::SomeNumbers, c.inputs, c.outputs),
+        language => {
+            let tokens = language.targets_per_sequence();
+            (Rows::SomeTokens, tokens, tokens)
+        }
     };
     StepData {
         inputs: values.clone(),
@@ -114,6 +117,7 @@ pub(super) fn absurd(config: &RunConfig, spec: &ModelSpec, mesh: &Mesh, batch: B
     let limit = limit(config, mesh)?;
     let per_sequence = match spec {
         ModelSpec::Gpt(c) => 8 * c.max_sequence_length as u128 * c.embedding_dim as u128,
+        ModelSpec::Llama(c) => 8 * c.max_sequence_length as u128 * c.embedding_dim as u128,
         ModelSpec::Perceptron(c) => 4 * (c.inputs + c.outputs) as u128,
     };
     let needed = per_sequence * batch.per_device() as u128;
@@ -156,17 +160,9 @@ pub(super) fn memory_problem(
     };
     let mut advice = Vec::new();
     let mut recompute = config.clone();
-    if let crate::config::ModelConfig::Gpt2(model) = &mut recompute.model {
-        model.runner_type = crate::config::RunnerType::MemoryEfficient;
-    }
+    recompute.model = config.model.with_runner(crate::config::RunnerType::MemoryEfficient);
     for (candidate, word) in [(config, ""), (&recompute, " with runner_type: memory_efficient")] {
-        let spec = ModelSpec::of(
-            candidate,
-            match spec {
-                ModelSpec::Gpt(c) => Some(c.vocab_size),
-                ModelSpec::Perceptron(_) => None,
-            },
-        );
+        let spec = ModelSpec::of(candidate, spec.vocab_size());
         let smaller = (1..=batch.per_device())
             .rev()
             .filter(|per| batch.per_device().is_multiple_of(*per))

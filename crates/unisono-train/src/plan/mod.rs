@@ -13,6 +13,7 @@ use crate::model::ModelSpec;
 use crate::step::BatchPlan;
 use serde::Serialize;
 use unisono_mesh::{Mesh, Strategy, assign_axes};
+use unisono_nn::models::{GptConfig, LlamaConfig};
 
 /// Which rule ends the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -272,16 +273,16 @@ fn check_units(spec: &ModelSpec, tp: usize, problem: &mut dyn FnMut(&str, String
         .map(|d| d.to_string())
         .collect();
     match spec {
-        ModelSpec::Gpt(c) => problem(
-            "transformer_config.num_heads",
-            format!(
-                "tensor parallelism over {tp} devices cuts heads by whole key/value groups, and the model has {} heads in {} \
-                 groups: degrees that work are {}",
-                c.num_heads,
-                c.num_groups,
-                legal.join(", ")
-            ),
-        ),
+        ModelSpec::Gpt(GptConfig { num_heads, num_groups, .. }) | ModelSpec::Llama(LlamaConfig { num_heads, num_groups, .. }) => {
+            problem(
+                "transformer_config.num_heads",
+                format!(
+                    "tensor parallelism over {tp} devices cuts heads by whole key/value groups, and the model has {num_heads} \
+                     heads in {num_groups} groups: degrees that work are {}",
+                    legal.join(", ")
+                ),
+            )
+        }
         ModelSpec::Perceptron(c) if c.hidden.is_empty() => problem(
             "device_config.enable_tp",
             "linear regression has no hidden features that tensor parallelism could cut: use enable_ddp, or model_type: mlp"

@@ -247,7 +247,10 @@ pub(super) const SECTIONS: &[(&str, &str)] = &[
         "transformer_config.rope_scaling",
         "llama: how rotary positions are stretched for sequences longer than those of the first training.",
     ),
-    ("lora_config", "Low-rank adapters: where this section is, the model's own weights stay as they are."),
+    (
+        "lora_config",
+        "Low-rank adapters: where this section is, the model's own weights stay as they are.",
+    ),
     ("device_config", "The mesh of devices and what it may use."),
     ("eval_config", "How samples are drawn."),
     (

@@ -29,7 +29,10 @@ const DEEPSEEK: &str = "only deepseek models have it";
 pub const FOREIGN: &[&str] = &["transformer_config.n_routed_experts", "transformer_config.kv_lora_rank"];
 
 /// Keys that only Llamas have: a file with one of them and no `model_type` is one.
-pub const OF_LLAMA: &[&str] = &["transformer_config.theta", "transformer_config.rope_scaling.scaling_factor"];
+pub const OF_LLAMA: &[&str] = &[
+    "transformer_config.theta",
+    "transformer_config.rope_scaling.scaling_factor",
+];
 
 /// See the module.
 pub const KEYS: &[Key] = &[
