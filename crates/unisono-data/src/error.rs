@@ -82,6 +82,42 @@ pub enum DataError {
         /// What is wrong and what would be right.
         problem: String,
     },
+    /// A `tokenizer.json`, or a file beside it, that cannot be used.
+    #[error("{place} is no usable tokenizer: {problem}")]
+    Tokenizer {
+        /// The file.
+        place: String,
+        /// What is wrong and what would be right.
+        problem: String,
+    },
+    /// A text that a `tokenizer.json` cannot encode.
+    #[error("the tokenizer cannot encode the text: {problem}")]
+    Encode {
+        /// Why, in words.
+        problem: String,
+    },
+    /// A chat template that is broken, or that refuses a conversation.
+    #[error("the chat template {problem}")]
+    ChatTemplate {
+        /// What is wrong, with the template's line where it is known.
+        problem: String,
+    },
+    /// A template for prompts and responses that cannot be used.
+    #[error("the template {template:?} {problem}")]
+    Template {
+        /// The template.
+        template: String,
+        /// What is wrong and what would be right.
+        problem: String,
+    },
+    /// A file of examples that cannot be trained on.
+    #[error("{path} {problem}")]
+    Examples {
+        /// The file.
+        path: String,
+        /// What is wrong, with lines.
+        problem: String,
+    },
     /// A token file that cannot be used.
     #[error("{path} is no usable token file: {problem}")]
     TokenFile {

@@ -18,6 +18,7 @@
 //! Every fallible function answers with a [`DataError`], whose text is a sentence fit for the user.
 
 pub mod batch;
+pub mod chat;
 pub mod corpus;
 mod error;
 pub mod files;
@@ -33,13 +34,14 @@ pub mod weights;
 pub mod windows;
 
 pub use batch::{Batch, IGNORE, TrainBatches, ValidationBatches};
+pub use chat::{ChatTemplate, Message};
 pub use error::DataError;
 pub use files::{AtomicFile, FileDigest, atomic_write, hash_file};
 pub use ngram::Trigram;
 pub use prefetch::Prefetcher;
 pub use sampler::Sampler;
 pub use split::split;
-pub use tokenizer::{StreamDecoder, Tokenizer};
+pub use tokenizer::{HfTokenizer, StreamDecoder, Tokenizer};
 pub use tokens::Tokens;
 pub use weights::{TensorSpec, Weights, write_safetensors};
 pub use windows::Windows;

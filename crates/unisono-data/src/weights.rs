@@ -10,17 +10,19 @@ use crate::DataError;
 use crate::files::open_regular;
 use memmap2::Mmap;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub use header::TensorEntry;
 pub use safetensors::Dtype;
-pub use write::{TensorSpec, write_safetensors};
+pub use write::{TensorSpec, WrittenDtype, write_safetensors, write_safetensors_as};
 
 /// An open safetensors file, memory-mapped.
 #[derive(Debug)]
 pub struct Weights {
     path: PathBuf,
-    map: Mmap,
+    map: Arc<Mmap>,
     /// Where the values begin in the file.
     data: usize,
     /// In the order of their bytes.
@@ -65,7 +67,7 @@ impl Weights {
             .collect();
         Ok(Self {
             path: path.to_path_buf(),
-            map,
+            map: Arc::new(map),
             data: header.data,
             tensors: header.tensors,
             by_name,
@@ -127,6 +129,16 @@ impl Weights {
         let entry = self.entry(name)?;
         // In range, since opening has compared the ranges with the size of the file.
         Ok(&self.map[self.data + entry.bytes.start..self.data + entry.bytes.end])
+    }
+
+    /// The file's memory, and where in it the bytes of a tensor lie: for readers on other threads. Reads nothing.
+    ///
+    /// # Errors
+    /// [`DataError::Tensor`] when there is none.
+    pub fn shared(&self, name: &str) -> Result<(Arc<dyn AsRef<[u8]> + Send + Sync>, Range<usize>), DataError> {
+        let entry = self.entry(name)?;
+        let range = self.data + entry.bytes.start..self.data + entry.bytes.end;
+        Ok((self.map.clone(), range))
     }
 
     /// Writes the values of an f32, f16 or bf16 tensor as f32 into `out`, row-major. f16 and bf16 convert exactly.

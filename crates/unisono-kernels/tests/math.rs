@@ -124,6 +124,9 @@ fn sin_and_cos() {
     check!("cos", lanes::cos, f64::cos, -10.0..10.0, 1.5);
     check!("sin", lanes::sin, f64::sin, -131071.0..131071.0, 1.5);
     check!("cos", lanes::cos, f64::cos, -131071.0..131071.0, 1.5);
+    // Where the reduction goes by integers: angles of positions beyond 2¹⁷.
+    check!("sin", lanes::sin, f64::sin, 131071.0..4e6, 1.5);
+    check!("cos", lanes::cos, f64::cos, 131071.0..4e6, 1.5);
     assert_eq!(unisono_kernels::math::sin(-0.0).to_bits(), (-0.0f32).to_bits());
     assert_eq!(unisono_kernels::math::cos(-0.0), 1.0);
 }

@@ -19,6 +19,7 @@ mod queue;
 pub mod report;
 mod runtime;
 mod sched;
+pub mod stored;
 pub mod task;
 mod transfer;
 

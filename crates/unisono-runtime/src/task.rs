@@ -133,6 +133,10 @@ impl Op for Upload {
             HostData::U32(data) => words(data),
             HostData::F32PerDevice(data) => floats(&data[place.device]),
             HostData::U32PerDevice(data) => words(&data[place.device]),
+            HostData::Stored(stored) => {
+                let to = place.write_floats(self.to, from, len);
+                stored.copy(scratch.isa(), place.device, from, to);
+            }
         }
     }
 }

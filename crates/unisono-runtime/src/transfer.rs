@@ -1,6 +1,7 @@
 //! Data on its way between the host and the devices.
 
 use crate::error::RuntimeError;
+use crate::stored::Stored;
 use std::sync::Arc;
 
 /// Values that an upload copies to the devices. They are shared, not copied, until then.
@@ -14,6 +15,8 @@ pub enum HostData {
     F32PerDevice(Vec<Arc<[f32]>>),
     /// One array of integers for each device, in the order of device ids.
     U32PerDevice(Vec<Arc<[u32]>>),
+    /// Floats in memory that belongs to someone else, of which each device takes a part.
+    Stored(Arc<Stored>),
 }
 
 impl HostData {
@@ -24,6 +27,7 @@ impl HostData {
             HostData::U32(data) => check_len(data.len(), len),
             HostData::F32PerDevice(data) => check_arrays(data.iter().map(|data| data.len()), len, devices),
             HostData::U32PerDevice(data) => check_arrays(data.iter().map(|data| data.len()), len, devices),
+            HostData::Stored(stored) => stored.check(len, devices),
         }
     }
 }

@@ -28,6 +28,7 @@ pub mod recompute;
 pub mod rows;
 pub mod runs;
 mod saved;
+pub mod stored;
 pub mod tensor;
 
 pub use device::MeshDevice;

@@ -1,111 +1,16 @@
 //! The gradient of every operation against finite differences.
 //!
-//! For a result y and random weights r the loss is Σ r·y, summed in f64 on the host. Every element of every input is moved
-//! by ±h and ±2h; the slope through the four points is compared with the gradient that `backward_with(r)` leaves.
+//! How they are compared stands in `common/slopes.rs`.
 
 mod common;
 
-use common::{Draw, open, values};
+use common::slopes::{Input, any, check, check_with, off_zero, positive};
+use common::{Draw, open};
 use std::rc::Rc;
 use unisono_tensor::ops::attention::AttentionSpec;
 use unisono_tensor::ops::matmul::Activation;
 use unisono_tensor::recompute::recompute;
-use unisono_tensor::{MeshDevice, ReduceType, Result, Tensor, Unary};
-
-/// Distance of the points. The slope's error is h⁴ times a fifth derivative, and a rounding of y over h.
-const H: f64 = 1.0 / 64.0;
-/// Slopes may be off by this, relative to the largest gradient of the input.
-const TOLERANCE: f64 = 5e-4;
-
-/// An input: its shape and its values.
-type Input = (Vec<usize>, Vec<f32>);
-
-/// Values between −1 and 1.
-fn any(seed: u64, shape: &[usize]) -> Input {
-    (shape.to_vec(), values(seed, shape.iter().product()))
-}
-
-/// Values between 0.5 and 2.
-fn positive(seed: u64, shape: &[usize]) -> Input {
-    let (shape, values) = any(seed, shape);
-    (shape, values.iter().map(|x| 1.25 + 0.75 * x).collect())
-}
-
-/// Values at least 0.1 away from 0, where a function has a corner.
-fn off_zero(seed: u64, shape: &[usize]) -> Input {
-    let (shape, values) = any(seed, shape);
-    (
-        shape,
-        values
-            .iter()
-            .map(|x| if *x < 0.0 { x - 0.1 } else { x + 0.1 })
-            .collect(),
-    )
-}
-
-/// Compares the gradients of `f`, whose result gets the gradient `r`, with slopes.
-fn check_with(
-    name: &str,
-    inputs: &[Input],
-    f: &dyn Fn(&MeshDevice, &[Tensor]) -> Result<Tensor>,
-    ones: bool,
-) -> std::result::Result<(), String> {
-    let device = open(&[]);
-    let tensors: Vec<Tensor> = inputs
-        .iter()
-        .map(|(shape, values)| device.tensor(values, shape).and_then(Tensor::requires_grad))
-        .collect::<Result<_>>()
-        .expect("inputs fit");
-    let run = || f(&device, &tensors).unwrap_or_else(|error| panic!("{name}: {error}"));
-    let y = run();
-    let size: usize = y.shape().iter().product();
-    let r = if ones { vec![1.0; size] } else { values(99, size) };
-    match ones {
-        true => y.backward(),
-        false => device.tensor(&r, &y.shape()).and_then(|r| y.backward_with(&r)),
-    }
-    .unwrap_or_else(|error| panic!("{name}: {error}"));
-    let loss = || -> f64 {
-        let y = device.no_grad(run).to_vec().expect("the result can be read");
-        y.iter().zip(&r).map(|(y, r)| f64::from(*y) * f64::from(*r)).sum()
-    };
-    for (index, (tensor, (_, original))) in tensors.iter().zip(inputs).enumerate() {
-        let gradient = match tensor.grad() {
-            Ok(Some(gradient)) => gradient.to_vec().expect("a gradient can be read"),
-            other => return Err(format!("{name}, input {index}: no gradient ({other:?})")),
-        };
-        let largest = gradient.iter().fold(0.0, |a: f64, g| a.max(f64::from(g.abs())));
-        if largest < 1e-3 {
-            return Err(format!("{name}, input {index}: the gradient is too small to be tested"));
-        }
-        for at in 0..original.len() {
-            let mut moved = original.clone();
-            let mut point = |steps: f64| {
-                moved[at] = (f64::from(original[at]) + steps * H) as f32;
-                tensor.upload_global(&moved).expect("the values fit");
-                (loss(), f64::from(moved[at]))
-            };
-            let ((a, xa), (b, xb), (c, xc), (d, xd)) = (point(-2.0), point(-1.0), point(1.0), point(2.0));
-            // Two central differences with the distances that f32 really has, extrapolated to h = 0.
-            let slope = (4.0 * (c - b) / (xc - xb) - (d - a) / (xd - xa)) / 3.0;
-            let error = (slope - f64::from(gradient[at])).abs() / largest.max(1.0);
-            if error.is_nan() || error > TOLERANCE {
-                return Err(format!(
-                    "{name}, input {index}, element {at}: the gradient says {:.6}, the slope is {slope:.6}",
-                    gradient[at]
-                ));
-            }
-        }
-        tensor.upload_global(original).expect("the values fit");
-    }
-    Ok(())
-}
-
-fn check(name: &str, inputs: &[Input], f: &dyn Fn(&MeshDevice, &[Tensor]) -> Result<Tensor>) {
-    if let Err(message) = check_with(name, inputs, f, false) {
-        panic!("{message}");
-    }
-}
+use unisono_tensor::{ReduceType, Result, Tensor, Unary};
 
 /// A control: gradients that are wrong in one factor are found.
 #[test]
@@ -235,7 +140,9 @@ fn rotary_positions_and_gates() {
         let positions = device.tensor_u32(&[5, 6, 7, 0, 1, 100], &[2, 3])?;
         t[0].rope(6, &device.tensor(&[1.0, 0.3, 0.05], &[3])?, Some(&positions))
     });
-    check("swiglu", &[any(1, &[3, 7]), any(2, &[3, 7])], &|_, t| t[0].swiglu(&t[1]));
+    check("swiglu", &[any(1, &[3, 7]), any(2, &[3, 7])], &|_, t| {
+        t[0].swiglu(&t[1])
+    });
 }
 
 #[test]
@@ -257,6 +164,9 @@ fn softmax_and_norms() {
         t[0].rms_norm(Some(&t[1]), 1e-2)
     });
     check("rms_norm, plain", &[x()], &|_, t| t[0].rms_norm(None, 1e-2));
+    check("head_norm", &[any(1, &[2, 3, 10]), positive(2, &[5])], &|_, t| {
+        t[0].head_norm(5, &t[1], 1e-2)
+    });
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! From the configuration to a model, an optimizer and a schedule.
 
 use crate::config::{
-    Activation as ConfigActivation, ModelConfig, OptimizerConfig, OptimizerRule, PositionalEmbedding,
+    self, Activation as ConfigActivation, ModelConfig, OptimizerConfig, OptimizerRule, PositionalEmbedding,
     RopeScalingConfig, RunConfig, RunnerType, SchedulerConfig,
 };
 use std::rc::Rc;
@@ -15,9 +15,9 @@ use unisono_tensor::{MeshDevice, Result};
 /// A model's definition, complete with its vocabulary.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ModelSpec {
-    /// A GPT-2.
+    /// A language model.
     Gpt(GptConfig),
-    /// A model of the Llama family.
+    /// A language model of the Llama family.
     Llama(LlamaConfig),
     /// Linear regression or a perceptron.
     Perceptron(PerceptronConfig),
@@ -26,9 +26,9 @@ pub enum ModelSpec {
 /// A model on a mesh.
 #[derive(Clone)]
 pub enum LiveModel {
-    /// A GPT-2.
+    /// A language model.
     Gpt(Rc<Gpt>),
-    /// A model of the Llama family.
+    /// A language model of the Llama family.
     Llama(Rc<Llama>),
     /// Linear regression or a perceptron.
     Perceptron(Rc<Perceptron>),
@@ -37,12 +37,15 @@ pub enum LiveModel {
 impl ModelSpec {
     /// The model that `config` describes; `vocab_size` is the tokenizer's, where there is one.
     pub fn of(config: &RunConfig, vocab_size: Option<usize>) -> ModelSpec {
+        // A model that is loaded keeps its vocabulary; one that begins here takes the tokenizer's.
+        let own = config.model.language().map_or(0, |(vocab_size, _)| vocab_size);
+        let vocab_size = match config.training.model_path {
+            Some(_) => own,
+            None => vocab_size.unwrap_or(own),
+        };
         match &config.model {
             ModelConfig::Gpt2(c) => ModelSpec::Gpt(GptConfig {
-                vocab_size: match config.training.model_path {
-                    Some(_) => c.vocab_size,
-                    None => vocab_size.unwrap_or(c.vocab_size),
-                },
+                vocab_size,
                 max_sequence_length: c.max_sequence_length,
                 num_blocks: c.num_blocks,
                 num_heads: c.num_heads,
@@ -61,11 +64,7 @@ impl ModelSpec {
                 dtype: config.training.dtype,
             }),
             ModelConfig::Llama(c) => ModelSpec::Llama(LlamaConfig {
-                // A model that is loaded keeps its vocabulary; one that begins here takes the tokenizer's.
-                vocab_size: match config.training.model_path {
-                    Some(_) => c.vocab_size,
-                    None => vocab_size.unwrap_or(c.vocab_size),
-                },
+                vocab_size,
                 max_sequence_length: c.max_sequence_length,
                 num_blocks: c.num_blocks,
                 num_heads: c.num_heads,
@@ -142,11 +141,7 @@ impl ModelSpec {
                 "GPT-2 style, {}, {}{}, width {}, MLP {}, {}, {} positions, {} head{}{}",
                 counted(c.num_blocks, "block"),
                 counted(c.num_heads, "head"),
-                if c.num_groups == c.num_heads {
-                    String::new()
-                } else {
-                    format!(" in {}", counted(c.num_groups, "group"))
-                },
+                in_groups(c.num_heads, c.num_groups),
                 c.embedding_dim,
                 c.intermediate_dim,
                 counted(c.max_sequence_length, "token"),
@@ -155,34 +150,27 @@ impl ModelSpec {
                     Positions::Fixed => "fixed",
                 },
                 if c.weight_tying { "tied" } else { "untied" },
-                if c.dropout > 0.0 {
-                    format!(", dropout {}", c.dropout)
-                } else {
-                    String::new()
-                },
+                with_dropout(c.dropout),
                 if c.recompute { ", blocks recomputed" } else { "" },
             ),
             ModelSpec::Llama(c) => format!(
-                "Llama family, {}, {} in {} of {}, width {}, MLP {}, {}, rotary positions, {} head{}{}{}{}",
+                "Llama style, {}, {}{} of {}, width {}, MLP {}, {}, rotary positions (theta {}{}), {} head{}{}{}",
                 counted(c.num_blocks, "block"),
                 counted(c.num_heads, "head"),
-                counted(c.num_groups, "group"),
+                in_groups(c.num_heads, c.num_groups),
                 c.head_dim,
                 c.embedding_dim,
                 c.intermediate_dim,
                 counted(c.max_sequence_length, "token"),
+                c.rope.theta,
+                match c.rope.scaling {
+                    RopeScaling::None => String::new(),
+                    RopeScaling::Linear { factor } => format!(", linear scaling {factor}"),
+                    RopeScaling::Llama3 { factor, .. } => format!(", llama3 scaling {factor}"),
+                },
                 if c.weight_tying { "tied" } else { "untied" },
-                if c.qkv_bias {
-                    ", biases of queries, keys and values"
-                } else {
-                    ""
-                },
                 if c.qk_norm { ", norms of queries and keys" } else { "" },
-                if c.dropout > 0.0 {
-                    format!(", dropout {}", c.dropout)
-                } else {
-                    String::new()
-                },
+                with_dropout(c.dropout),
                 if c.recompute { ", blocks recomputed" } else { "" },
             ),
             ModelSpec::Perceptron(c) if c.hidden.is_empty() => {
@@ -192,7 +180,7 @@ impl ModelSpec {
         }
     }
 
-    /// The model, its parameters kept as `regime` says.
+    /// The model on a mesh, its parameters kept as `regime` says. (A perceptron is always trained, from fresh parameters.)
     ///
     /// # Errors
     /// A mesh that cannot cut it evenly, or too little memory.
@@ -220,11 +208,11 @@ impl ModelSpec {
             }
             ModelSpec::Llama(c) => {
                 let (t, e) = (c.max_sequence_length as f64, c.embedding_dim as f64);
-                let heads = (c.num_heads * c.head_dim) as f64;
-                let groups = (c.num_groups * c.head_dim) as f64;
-                let block = 2.0 * e * (heads + groups) + 3.0 * e * c.intermediate_dim as f64;
+                let queries = c.num_heads as f64 * c.head_dim as f64;
+                let keys = c.num_groups as f64 * c.head_dim as f64;
+                let block = 2.0 * e * queries + 2.0 * e * keys + 3.0 * e * c.intermediate_dim as f64;
                 let products = 6.0 * t * (c.num_blocks as f64 * block + e * c.vocab_size as f64);
-                products + 12.0 * c.num_blocks as f64 * heads * t * t / 2.0
+                products + 12.0 * c.num_blocks as f64 * queries * t * t / 2.0
             }
             ModelSpec::Perceptron(c) => {
                 let mut sizes = vec![c.inputs];
@@ -349,6 +337,80 @@ pub fn schedule(config: &SchedulerConfig, total: u64) -> Schedule {
     }
 }
 
+/// The configuration that gives a model: the way back from [`ModelSpec::of`].
+pub(crate) fn config_of(spec: &ModelSpec) -> ModelConfig {
+    let runner = |recompute| match recompute {
+        true => RunnerType::MemoryEfficient,
+        false => RunnerType::Default,
+    };
+    match spec {
+        ModelSpec::Gpt(c) => ModelConfig::Gpt2(config::GptConfig {
+            num_heads: c.num_heads,
+            num_groups: c.num_groups,
+            embedding_dim: c.embedding_dim,
+            intermediate_dim: c.intermediate_dim,
+            dropout_prob: real(c.dropout),
+            num_blocks: c.num_blocks,
+            vocab_size: c.vocab_size,
+            max_sequence_length: c.max_sequence_length,
+            weight_tying: c.weight_tying,
+            positional_embedding_type: match c.positions {
+                Positions::Trainable => PositionalEmbedding::Trainable,
+                Positions::Fixed => PositionalEmbedding::Fixed,
+            },
+            runner_type: runner(c.recompute),
+            bias: c.bias,
+            activation: match c.activation {
+                Activation::GeluTanh => ConfigActivation::GeluTanh,
+                Activation::Gelu => ConfigActivation::Gelu,
+                Activation::Relu => ConfigActivation::Relu,
+                Activation::Silu | Activation::None => ConfigActivation::Silu,
+            },
+        }),
+        ModelSpec::Llama(c) => ModelConfig::Llama(config::LlamaConfig {
+            num_heads: c.num_heads,
+            num_groups: c.num_groups,
+            head_dim: c.head_dim,
+            embedding_dim: c.embedding_dim,
+            intermediate_dim: c.intermediate_dim,
+            dropout_prob: real(c.dropout),
+            num_blocks: c.num_blocks,
+            vocab_size: c.vocab_size,
+            max_sequence_length: c.max_sequence_length,
+            weight_tying: c.weight_tying,
+            runner_type: runner(c.recompute),
+            theta: real(c.rope.theta),
+            rope_scaling: match c.rope.scaling {
+                RopeScaling::None => None,
+                RopeScaling::Linear { factor } => Some(RopeScalingConfig::Linear { factor: real(factor) }),
+                RopeScaling::Llama3 {
+                    factor,
+                    low_freq_factor,
+                    high_freq_factor,
+                    original_context,
+                } => Some(RopeScalingConfig::Llama3 {
+                    factor: real(factor),
+                    low_freq_factor: real(low_freq_factor),
+                    high_freq_factor: real(high_freq_factor),
+                    original_context_length: original_context,
+                }),
+            },
+            norm_eps: real(c.norm_eps),
+            qkv_bias: c.qkv_bias,
+            output_bias: c.output_bias,
+            mlp_bias: c.mlp_bias,
+            qk_norm: c.qk_norm,
+        }),
+        ModelSpec::Perceptron(_) => panic!("bug in unisono: a perceptron was loaded from a model's directory"),
+    }
+}
+
+/// The shortest decimal number that is this f32: what a person wrote.
+fn real(x: f32) -> f64 {
+    // A number that was printed can be read.
+    x.to_string().parse().unwrap_or(f64::from(x))
+}
+
 fn rope_scaling(scaling: Option<RopeScalingConfig>) -> RopeScaling {
     match scaling {
         None => RopeScaling::None,
@@ -382,6 +444,22 @@ fn hidden_units(hidden: &[usize]) -> usize {
         .into_iter()
         .find(|units| hidden.iter().all(|h| h.is_multiple_of(*units)))
         .unwrap_or(1)
+}
+
+/// ` in 2 groups` where heads share keys and values.
+fn in_groups(num_heads: usize, num_groups: usize) -> String {
+    match num_groups == num_heads {
+        true => String::new(),
+        false => format!(" in {}", counted(num_groups, "group")),
+    }
+}
+
+/// `, dropout 0.1` where there is any.
+fn with_dropout(dropout: f32) -> String {
+    match dropout > 0.0 {
+        true => format!(", dropout {dropout}"),
+        false => String::new(),
+    }
 }
 
 /// `1 block`, `2 blocks`.

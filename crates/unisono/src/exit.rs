@@ -4,8 +4,8 @@ use unisono_data::DataError;
 use unisono_train::TrainError;
 use unisono_train::checkpoint::CheckpointError;
 use unisono_train::diff::DiffError;
-use unisono_train::export::ExportError;
 use unisono_train::generate::GenerateError;
+use unisono_train::hub::HubError;
 
 /// All is well.
 pub const OK: u8 = 0;
@@ -103,11 +103,11 @@ impl From<DiffError> for Failure {
     }
 }
 
-impl From<ExportError> for Failure {
-    fn from(error: ExportError) -> Failure {
+impl From<HubError> for Failure {
+    fn from(error: HubError) -> Failure {
         match error {
-            ExportError::Data(error) => error.into(),
-            ExportError::Tensor(error) => error.into(),
+            HubError::Data(error) => error.into(),
+            HubError::Tensor(error) => error.into(),
             other => Failure::input(other),
         }
     }

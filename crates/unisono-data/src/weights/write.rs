@@ -7,8 +7,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::Path;
+use unisono_kernels::element::Bf16;
 
-/// Name and shape of a tensor to write; its values are f32.
+/// Name and shape of a tensor to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorSpec {
     /// Its name.
@@ -25,6 +26,33 @@ struct Entry<'a> {
     data_offsets: [u64; 2],
 }
 
+/// What the values of a written file are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WrittenDtype {
+    /// As they are given.
+    F32,
+    /// Rounded to nearest even.
+    Bf16,
+}
+
+impl WrittenDtype {
+    /// Bytes of a value.
+    pub fn bytes(self) -> usize {
+        match self {
+            WrittenDtype::F32 => 4,
+            WrittenDtype::Bf16 => 2,
+        }
+    }
+
+    /// The format's name.
+    fn name(self) -> &'static str {
+        match self {
+            WrittenDtype::F32 => "F32",
+            WrittenDtype::Bf16 => "BF16",
+        }
+    }
+}
+
 /// Writes an f32 safetensors file at once or not at all: the header first, then `values(i)` for each tensor `i` in the
 /// order given, so that only one tensor need be in memory. Equal tensors and metadata give equal files.
 ///
@@ -35,6 +63,20 @@ pub fn write_safetensors<'a, E: From<DataError>>(
     path: &Path,
     tensors: &[TensorSpec],
     metadata: &BTreeMap<String, String>,
+    values: impl FnMut(usize) -> Result<Cow<'a, [f32]>, E>,
+) -> Result<FileDigest, E> {
+    write_safetensors_as(WrittenDtype::F32, path, tensors, metadata, values)
+}
+
+/// As [`write_safetensors`], with the values in `dtype`.
+///
+/// # Errors
+/// As [`write_safetensors`].
+pub fn write_safetensors_as<'a, E: From<DataError>>(
+    dtype: WrittenDtype,
+    path: &Path,
+    tensors: &[TensorSpec],
+    metadata: &BTreeMap<String, String>,
     mut values: impl FnMut(usize) -> Result<Cow<'a, [f32]>, E>,
 ) -> Result<FileDigest, E> {
     let tensor_error = |spec: &TensorSpec, problem: String| DataError::Tensor {
@@ -42,7 +84,7 @@ pub fn write_safetensors<'a, E: From<DataError>>(
         tensor: spec.name.clone(),
         problem,
     };
-    let header = header(tensors, metadata, tensor_error)?;
+    let header = header(dtype, tensors, metadata, tensor_error)?;
     let mut file = AtomicFile::create(path)?;
     write_all(&mut file, &(header.len() as u64).to_le_bytes())?;
     write_all(&mut file, &header)?;
@@ -60,8 +102,12 @@ pub fn write_safetensors<'a, E: From<DataError>>(
         }
         for part in values.chunks(1 << 14) {
             bytes.clear();
-            part.iter()
-                .for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
+            match dtype {
+                WrittenDtype::F32 => part.iter().for_each(|value| bytes.extend(value.to_le_bytes())),
+                WrittenDtype::Bf16 => part
+                    .iter()
+                    .for_each(|value| bytes.extend(Bf16::from_f32(*value).to_bits().to_le_bytes())),
+            }
             write_all(&mut file, &bytes)?;
         }
     }
@@ -74,6 +120,7 @@ fn write_all(file: &mut AtomicFile, bytes: &[u8]) -> Result<(), DataError> {
 
 /// The header, padded with blanks so that the values begin at a multiple of 8 bytes.
 fn header(
+    dtype: WrittenDtype,
     tensors: &[TensorSpec],
     metadata: &BTreeMap<String, String>,
     error: impl Fn(&TensorSpec, String) -> DataError,
@@ -102,11 +149,11 @@ fn header(
         let end = spec
             .shape
             .iter()
-            .try_fold(4u64, |product, size| product.checked_mul(*size as u64))
+            .try_fold(dtype.bytes() as u64, |product, size| product.checked_mul(*size as u64))
             .and_then(|bytes| start.checked_add(bytes))
             .ok_or_else(|| error(spec, format!("has shape {:?}, which no file can hold", spec.shape)))?;
         let entry = Entry {
-            dtype: "F32",
+            dtype: dtype.name(),
             shape: &spec.shape,
             data_offsets: [start, end],
         };

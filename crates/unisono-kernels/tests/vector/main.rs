@@ -6,7 +6,9 @@ mod elementwise;
 mod norm;
 mod optimizer;
 mod random;
+mod rope;
 mod softmax;
+mod swiglu;
 
 use unisono_kernels::order::{Units, fold_lanes};
 

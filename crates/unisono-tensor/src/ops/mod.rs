@@ -7,6 +7,7 @@ pub mod dropout;
 pub mod elementwise;
 pub mod embedding;
 mod head;
+mod head_norm;
 pub mod kv_cache;
 pub mod linear;
 pub mod logits;

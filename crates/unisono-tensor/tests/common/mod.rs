@@ -3,6 +3,8 @@
 // Each test file uses the part that it needs.
 #![allow(dead_code)]
 
+pub mod slopes;
+
 use std::path::Path;
 use unisono_kernels::order::{Units, dot};
 use unisono_kernels::philox::Stream;

@@ -37,7 +37,6 @@ pub use load::{Checkpoint, load};
 pub use manifest::{FORMAT, FileEntry, Holds, Manifest, State, TensorRow};
 pub use replicas::verify_replicas;
 pub use restore::Restored;
-pub(crate) use restore::upload_real;
 pub use save::{Keep, Live, Saved};
 pub use store::{Checkpoints, Cleaned, Found, Listing};
 pub use writer::Writer;

@@ -20,9 +20,15 @@ pub(super) fn run_config(
     check_files: bool,
     findings: &mut Findings,
 ) -> RunConfig {
-    let model = model(values, findings);
+    let files = Files {
+        values,
+        finder,
+        check_files,
+    };
+    let model_path = files.model("transformer_config.model_path", findings);
+    let model = model(values, model_path.as_deref(), check_files, findings);
     RunConfig {
-        training: training(values, &model, finder, check_files, findings),
+        training: training(&files, &model, model_path, findings),
         optimizer: optimizer(values, findings),
         scheduler: schedule::scheduler(values, findings),
         lora: lora(values),
@@ -33,24 +39,22 @@ pub(super) fn run_config(
 }
 
 fn training(
-    values: &Values,
+    files: &Files<'_>,
     model: &ModelConfig,
-    finder: &Finder<'_>,
-    check_files: bool,
+    model_path: Option<PathBuf>,
     findings: &mut Findings,
 ) -> TrainingConfig {
+    let Files {
+        values,
+        finder,
+        check_files,
+    } = *files;
     let batch_size: usize = values.int("training_config.batch_size");
     let epochs_rule = values.given("training_config.num_epochs");
     let steps = values
         .maybe_int("training_config.max_steps")
         .or((!epochs_rule).then_some(DEFAULT_STEPS));
     let data_path = data_path(values, model, finder, check_files, findings);
-    let files = Files {
-        values,
-        finder,
-        check_files,
-    };
-    let model_path = files.model("transformer_config.model_path", findings);
     let tokenizer_path = files
         .model("training_config.tokenizer_path", findings)
         .or_else(|| model_path.clone());

@@ -18,6 +18,13 @@ pub(super) fn flatten(config: &RunConfig) -> Vec<(&'static str, Value)> {
     out
 }
 
+/// The keys that say all of a model.
+pub(super) fn of_model(model: &ModelConfig) -> Vec<(&'static str, Value)> {
+    let mut out = Vec::new();
+    self::model(model, &mut out);
+    out
+}
+
 type Out = Vec<(&'static str, Value)>;
 
 fn int(value: impl TryInto<i128>) -> Value {

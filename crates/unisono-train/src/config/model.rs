@@ -1,14 +1,86 @@
 //! From values to the model: by its keys, or by the directory that it is loaded from.
 
 use super::error::Findings;
+use super::flat;
 use super::keys::{FOREIGN, OF_LLAMA};
 use super::types::*;
 use super::values::Values;
+use crate::model::{ModelSpec, config_of};
+use std::path::Path;
+
+/// Tokens of a sequence of a run that starts from a model with more positions, unless it says otherwise.
+const DEFAULT_LENGTH: usize = 1024;
 
 const TYPE: &str = "transformer_config.model_type";
 
+/// The model of the directory `path`, or the one that the keys describe. A finished run (`check_files` is false) has all keys
+/// and does not need the directory any more.
+pub(super) fn model(values: &Values, path: Option<&Path>, check_files: bool, findings: &mut Findings) -> ModelConfig {
+    let key = "transformer_config.model_path";
+    if let Some(path) = path.filter(|path| check_files && path.exists()) {
+        match crate::hub::read_config(path) {
+            Ok(described) => return loaded(&described.spec, values, findings),
+            Err(error) => findings.problem(values.place(key), format!("{key}: {error}")),
+        }
+    }
+    described(values, findings)
+}
+
+/// The model of a directory, with what a run may choose for itself: the length of its sequences, dropout, recomputation. The
+/// other keys must agree with it.
+fn loaded(spec: &ModelSpec, values: &Values, findings: &mut Findings) -> ModelConfig {
+    const OWN: [&str; 4] = [
+        "transformer_config.max_sequence_length",
+        "transformer_config.dropout_prob",
+        "transformer_config.runner_type",
+        TYPE,
+    ];
+    let mut model = config_of(spec);
+    let positions = model.language().map_or(0, |(_, positions)| positions);
+    for (key, has) in flat::of_model(&model) {
+        let given = values.map.get(key).filter(|_| !OWN.contains(&key));
+        if let Some((value, place)) = given.filter(|(value, _)| *value != has) {
+            let message = format!("{key} is {value} here and {has} in the config.json of model_path: remove it here");
+            findings.problem(Some(place.clone()), message);
+        }
+    }
+    let length = match values.given(OWN[0]) {
+        true => values.int(OWN[0]),
+        // What fits a fine-tuning run; a model's own length is often far longer than its examples.
+        false => positions.min(DEFAULT_LENGTH),
+    };
+    let learned =
+        matches!(&model, ModelConfig::Gpt2(c) if c.positional_embedding_type == PositionalEmbedding::Trainable);
+    let given = values.given(OWN[0]);
+    let length = if learned && !given { positions } else { length };
+    if length > positions || learned && length != positions {
+        let message = format!(
+            "{} is {length} and the model that model_path names has {positions} {}",
+            OWN[0],
+            match learned {
+                true => "learned positions, which are parameters: remove the key",
+                false => "positions: use that many at most",
+            }
+        );
+        findings.problem(values.place(OWN[0]), message);
+    }
+    let dropout = values.given(OWN[1]).then(|| values.real(OWN[1]));
+    match &mut model {
+        ModelConfig::Gpt2(c) => {
+            c.max_sequence_length = length;
+            c.dropout_prob = dropout.unwrap_or(c.dropout_prob);
+        }
+        ModelConfig::Llama(c) => {
+            c.max_sequence_length = length;
+            c.dropout_prob = dropout.unwrap_or(c.dropout_prob);
+        }
+        ModelConfig::Linear(_) | ModelConfig::Mlp(_) => {}
+    }
+    model.with_runner(runner(values))
+}
+
 /// The model that the keys describe.
-pub(super) fn model(values: &Values, findings: &mut Findings) -> ModelConfig {
+fn described(values: &Values, findings: &mut Findings) -> ModelConfig {
     if !values.given(TYPE) {
         // A file of another family that does not name it must not be trained as a GPT-2.
         for key in FOREIGN.iter().filter(|key| values.ignored(key).is_some()) {

@@ -238,7 +238,8 @@ pub(super) fn nearest<'a>(text: &str, words: impl Iterator<Item = &'a str>) -> O
     let distance = |word: &str| {
         let word = word.to_ascii_lowercase();
         let far = strsim::osa_distance(&lower, &word);
-        let near = far <= (word.len().max(lower.len()) / 3).max(1);
+        // Nothing is near a name of which nothing stays.
+        let near = far <= (word.len().max(lower.len()) / 3).max(1) && far < word.len();
         // `batch` for `batch_size`: the beginning of a name, if it is long enough to mean something.
         let begins = lower.len() >= 4 && word.starts_with(&lower);
         (near || begins).then_some(if begins { 0 } else { far })

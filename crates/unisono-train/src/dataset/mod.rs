@@ -97,6 +97,7 @@ impl Dataset {
                 match &data.tokenizer {
                     Some(Tokenizer::Char(_)) => " characters",
                     Some(Tokenizer::Byte) => " bytes",
+                    Some(Tokenizer::Hf(_)) => " tokens",
                     None => "",
                 }
             ),

@@ -4,17 +4,12 @@
 //! model keeps the names of its own table, and a sentence says so. Either way tensors are whole, without padding, a tied head
 //! is written once, and the fused attention projection is laid out as (q of all heads, k of all groups, v of all groups).
 
-mod error;
-mod gpt2;
-mod import;
-mod layout;
 mod tokenizer;
 
-pub use error::ExportError;
-pub use import::{Imported, import};
-
+use crate::hub::config::{Ids, config_json, gpt2_obstacles, is_ours};
+use crate::hub::{HubError, Permutation, file_name, refuse_to_replace};
+use crate::model::ModelSpec;
 use crate::shards::real_values;
-use layout::Permutation;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -24,7 +19,7 @@ use unisono_nn::Parameter;
 use unisono_nn::models::GptConfig;
 
 /// Result of everything here that can fail.
-pub type Result<T> = std::result::Result<T, ExportError>;
+pub type Result<T> = std::result::Result<T, HubError>;
 
 /// What [`export`] wrote.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,7 +42,7 @@ pub fn export(
     path: &Path,
 ) -> Result<Exported> {
     let mut notes = Vec::new();
-    let foreign = match gpt.map(gpt2::obstacles) {
+    let foreign = match gpt.map(gpt2_obstacles) {
         Some(obstacles) if obstacles.is_empty() => true,
         Some(obstacles) => {
             notes.push(format!(
@@ -68,8 +63,10 @@ pub fn export(
     };
     let mut beside = Vec::new();
     if let Some(config) = gpt.filter(|_| foreign) {
-        refuse_to_replace(&path.with_file_name("config.json"), gpt2::is_ours)?;
-        beside.push((path.with_file_name("config.json"), gpt2::config_json(config)));
+        refuse_to_replace(&path.with_file_name("config.json"), is_ours)?;
+        let text = config_json(&ModelSpec::Gpt(config.clone()), &Ids::default(), "float32");
+        let text = text.map_err(|problem| HubError::unusable(path, problem))?;
+        beside.push((path.with_file_name("config.json"), text));
     }
     if let Some(tokenizer) = tokenizer {
         refuse_to_replace(&path.with_file_name("tokenizer.json"), tokenizer::is_ours)?;
@@ -95,7 +92,7 @@ fn write_weights(parameters: &[Parameter], foreign: bool, path: &Path) -> Result
     let specs: Vec<TensorSpec> = parameters
         .iter()
         .map(|p| TensorSpec {
-            name: if foreign { gpt2::name(&p.name) } else { p.name.clone() },
+            name: if foreign { file_name(&p.name) } else { p.name.clone() },
             shape: p.spec.shape(),
         })
         .collect();
@@ -107,15 +104,7 @@ fn write_weights(parameters: &[Parameter], foreign: bool, path: &Path) -> Result
         if let Some(permutation) = Permutation::of(parameter.foreign) {
             values = permutation.exported(&values);
         }
-        Ok::<_, ExportError>(Cow::Owned(values))
+        Ok::<_, HubError>(Cow::Owned(values))
     })?;
     Ok(())
-}
-
-/// Refuses to replace a file that no export has written: a configuration or a vocabulary of something else.
-fn refuse_to_replace(path: &Path, is_ours: fn(&str) -> bool) -> Result<()> {
-    match path.exists() && !std::fs::read_to_string(path).is_ok_and(|text| is_ours(&text)) {
-        true => Err(ExportError::in_the_way(path)),
-        false => Ok(()),
-    }
 }

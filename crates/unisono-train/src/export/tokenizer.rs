@@ -30,6 +30,8 @@ pub(super) fn to_json(tokenizer: &Tokenizer) -> String {
                 }),
             )
         }
+        // It is one already.
+        Tokenizer::Hf(tokenizer) => return tokenizer.json().to_string(),
     };
     format!("{value:#}\n")
 }

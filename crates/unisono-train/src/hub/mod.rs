@@ -1,12 +1,32 @@
-//! Models of Hugging Face. (Being written; see the commits that follow.)
+//! Models in the files of Hugging Face's `transformers`: a directory with `config.json` and safetensors, read and written.
+//!
+//! ```text
+//! name ─ resolve ─▶ directory ─┬─ config.json ─ read_config ─▶ ModelSpec ─ build ─▶ table of parameters
+//!                              └─ *.safetensors ─ WeightSet ──────── load ──────────────┘
+//! ```
+//!
+//! Parameter names and layouts of the Llama family are those of the files, so loading is copying: out of the mapped files into
+//! device memory, each device its part. GPT-2's names get a prefix and its fused projection another order of columns
+//! (`layout.rs`).
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+pub mod config;
+mod error;
+mod json;
+mod layout;
+mod load;
+mod resolve;
+mod save;
+mod weights;
 
-/// The directory of a model by its name.
-///
-/// # Errors
-/// A name that leads to none.
-pub fn resolve(name: &str, _variables: &BTreeMap<String, String>) -> Result<PathBuf, String> {
-    Err(format!("there is no {name}"))
-}
+pub use config::{Described, Ids, read_config};
+pub use error::HubError;
+pub use load::{Loaded, check, load};
+pub use resolve::{expand, resolve};
+pub use save::{SaveOptions, TOKENIZER_FILES, save};
+pub use weights::WeightSet;
+
+pub(crate) use layout::Permutation;
+pub(crate) use save::{file_name, refuse_to_replace};
+
+/// Result of everything here that can fail.
+pub type Result<T> = std::result::Result<T, HubError>;

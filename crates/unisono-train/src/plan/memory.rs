@@ -88,11 +88,9 @@ pub(super) fn rehearse(
 /// A batch of the right shape without contents.
 fn blank(spec: &ModelSpec, sequences: usize) -> StepData {
     let (values, input_width, target_width) = match spec {
+        ModelSpec::Gpt(c) => (Rows::SomeTokens, c.max_sequence_length, c.max_sequence_length),
+        ModelSpec::Llama(c) => (Rows::SomeTokens, c.max_sequence_length, c.max_sequence_length),
         ModelSpec::Perceptron(c) => (Rows::SomeNumbers, c.inputs, c.outputs),
-        language => {
-            let tokens = language.targets_per_sequence();
-            (Rows::SomeTokens, tokens, tokens)
-        }
     };
     StepData {
         inputs: values.clone(),

@@ -13,7 +13,6 @@ use crate::model::ModelSpec;
 use crate::step::BatchPlan;
 use serde::Serialize;
 use unisono_mesh::{Mesh, Strategy, assign_axes};
-use unisono_nn::models::{GptConfig, LlamaConfig};
 
 /// Which rule ends the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -272,17 +271,19 @@ fn check_units(spec: &ModelSpec, tp: usize, problem: &mut dyn FnMut(&str, String
         .filter(|d| units.is_multiple_of(*d))
         .map(|d| d.to_string())
         .collect();
+    let mut heads = |num_heads: usize, num_groups: usize| {
+        problem(
+            "transformer_config.num_heads",
+            format!(
+                "tensor parallelism over {tp} devices cuts heads by whole key/value groups, and the model has {num_heads} heads in \
+                 {num_groups} groups: degrees that work are {}",
+                legal.join(", ")
+            ),
+        );
+    };
     match spec {
-        ModelSpec::Gpt(GptConfig { num_heads, num_groups, .. }) | ModelSpec::Llama(LlamaConfig { num_heads, num_groups, .. }) => {
-            problem(
-                "transformer_config.num_heads",
-                format!(
-                    "tensor parallelism over {tp} devices cuts heads by whole key/value groups, and the model has {num_heads} \
-                     heads in {num_groups} groups: degrees that work are {}",
-                    legal.join(", ")
-                ),
-            )
-        }
+        ModelSpec::Gpt(c) => heads(c.num_heads, c.num_groups),
+        ModelSpec::Llama(c) => heads(c.num_heads, c.num_groups),
         ModelSpec::Perceptron(c) if c.hidden.is_empty() => problem(
             "device_config.enable_tp",
             "linear regression has no hidden features that tensor parallelism could cut: use enable_ddp, or model_type: mlp"

@@ -120,5 +120,10 @@ fn tokens_per_character(tokens: &Tokens, tokenizer: Option<&Tokenizer>) -> Optio
             let characters = tokens.iter().filter(|byte| byte & 0xC0 != 0x80).count();
             (characters > 0).then(|| tokens.len() as f64 / characters as f64)
         }
+        tokenizer @ Tokenizer::Hf(_) => {
+            let ids: Vec<u32> = tokens.iter().collect();
+            let characters = tokenizer.decode(&ids).ok()?.chars().count();
+            (characters > 0).then(|| tokens.len() as f64 / characters as f64)
+        }
     }
 }

@@ -18,7 +18,7 @@ pub fn run(args: &ExportArgs, context: &Context) -> Result<u8, Failure> {
     let trained = Trained::load(&args.run, &Changes::default(), context)?;
     let gpt = match &trained.spec {
         ModelSpec::Gpt(config) => Some(config),
-        ModelSpec::Perceptron(_) => None,
+        ModelSpec::Llama(_) | ModelSpec::Perceptron(_) => None,
     };
     let parameters = trained.model.as_model().parameters();
     let exported = export(parameters, gpt, trained.tokenizer.as_ref(), &args.out)?;

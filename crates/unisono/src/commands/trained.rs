@@ -7,7 +7,7 @@ use crate::exit::Failure;
 use crate::runs;
 use std::path::{Path, PathBuf};
 use unisono_data::Tokenizer;
-use unisono_nn::LanguageModel;
+use unisono_nn::{LanguageModel, Regime};
 use unisono_tensor::MeshDevice;
 use unisono_train::checkpoint::{self, Holds, Manifest};
 use unisono_train::config::{RunConfig, TokenizerType};
@@ -70,7 +70,7 @@ impl Trained {
         }
         let device = setup::open(&mesh, &config, context)?;
         device.set_seed(config.training.seed);
-        let model = spec.build(&device)?;
+        let model = spec.build(&device, &Regime::default())?;
         checkpoint.restore_parameters(model.as_model().parameters())?;
         model.as_model().set_training(false);
         context.out.debug(format!(

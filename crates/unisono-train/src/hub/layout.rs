@@ -1,9 +1,10 @@
 //! From the order of a fused attention projection here to the order elsewhere, and back.
 
 use unisono_nn::parameter::Foreign;
+use unisono_runtime::stored::Run;
 
 /// A permutation of blocks within each row of a tensor.
-pub(super) struct Permutation {
+pub(crate) struct Permutation {
     /// Elements of a block.
     block: usize,
     /// For each block here, its place there.
@@ -48,13 +49,21 @@ impl Permutation {
         theirs
     }
 
-    /// Values in our own order.
-    pub fn imported(&self, theirs: &[f32]) -> Vec<f32> {
-        let mut ours = vec![0.0; theirs.len()];
-        self.each_block(theirs.len(), |here, there| {
-            ours[here..here + self.block].copy_from_slice(&theirs[there..there + self.block]);
-        });
-        ours
+    /// Which elements of a row there go where in the row here.
+    pub fn runs(&self) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        for (here, there) in self.places.iter().enumerate() {
+            let (to, from) = (here * self.block, there * self.block);
+            match runs.last_mut() {
+                Some(last) if last.from + last.len == from => last.len += self.block,
+                _ => runs.push(Run {
+                    to,
+                    from,
+                    len: self.block,
+                }),
+            }
+        }
+        runs
     }
 
     fn each_block(&self, len: usize, mut see: impl FnMut(usize, usize)) {
@@ -84,7 +93,11 @@ mod tests {
         let ours = [0.0, 1.0, 10.0, 20.0, 2.0, 3.0, 11.0, 21.0];
         let theirs = [0.0, 1.0, 2.0, 3.0, 10.0, 11.0, 20.0, 21.0];
         assert_eq!(permutation.exported(&[ours, ours].concat()), [theirs, theirs].concat());
-        assert_eq!(permutation.imported(&theirs), ours);
+        let mut back = [f32::NAN; 8];
+        for run in permutation.runs() {
+            back[run.to..run.to + run.len].copy_from_slice(&theirs[run.from..run.from + run.len]);
+        }
+        assert_eq!(back, ours);
         assert!(Permutation::of(Foreign::Same).is_none());
     }
 }
