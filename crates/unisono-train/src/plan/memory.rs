@@ -37,7 +37,7 @@ pub(super) fn rehearse(
     let device = MeshDevice::open(mesh.clone(), options)?;
     let mut trainer = Trainer::new(&device, config, spec, batch, steps)?;
     let num_parameters = trainer.model.as_model().num_parameters();
-    let data = blank(spec, batch.effective());
+    let data = blank(spec, batch.width, batch.effective());
     let total = || device.runtime().report().total();
     let (commands, link_bytes) = if batch.accumulation <= FEW {
         trainer.step(0, &data)?;
@@ -62,8 +62,8 @@ pub(super) fn rehearse(
             of_few.link_bytes + more * (after.link_bytes - before.link_bytes),
         )
     };
-    if config.training.validation_fraction > 0.0 {
-        let data = blank(spec, validation_batch);
+    if config.training.validation_fraction > 0.0 || config.training.validation_data_path.is_some() {
+        let data = blank(spec, batch.width, validation_batch);
         let rows = unisono_tensor::Rows::whole(validation_batch, device.axis("dp"));
         device.runtime().set_phase(Phase::Evaluation);
         let (inputs, targets) = micro_batch(&device, &data, rows)?;
@@ -86,11 +86,10 @@ pub(super) fn rehearse(
 }
 
 /// A batch of the right shape without contents.
-fn blank(spec: &ModelSpec, sequences: usize) -> StepData {
+fn blank(spec: &ModelSpec, width: usize, sequences: usize) -> StepData {
     let (values, input_width, target_width) = match spec {
-        ModelSpec::Gpt(c) => (Rows::SomeTokens, c.max_sequence_length, c.max_sequence_length),
-        ModelSpec::Llama(c) => (Rows::SomeTokens, c.max_sequence_length, c.max_sequence_length),
         ModelSpec::Perceptron(c) => (Rows::SomeNumbers, c.inputs, c.outputs),
+        ModelSpec::Gpt(_) | ModelSpec::Llama(_) => (Rows::SomeTokens, width, width),
     };
     StepData {
         inputs: values.clone(),
@@ -114,8 +113,8 @@ fn limit(config: &RunConfig, mesh: &Mesh) -> Option<u64> {
 pub(super) fn absurd(config: &RunConfig, spec: &ModelSpec, mesh: &Mesh, batch: BatchPlan) -> Option<String> {
     let limit = limit(config, mesh)?;
     let per_sequence = match spec {
-        ModelSpec::Gpt(c) => 8 * c.max_sequence_length as u128 * c.embedding_dim as u128,
-        ModelSpec::Llama(c) => 8 * c.max_sequence_length as u128 * c.embedding_dim as u128,
+        ModelSpec::Gpt(c) => 8 * batch.width as u128 * c.embedding_dim as u128,
+        ModelSpec::Llama(c) => 8 * batch.width as u128 * c.embedding_dim as u128,
         ModelSpec::Perceptron(c) => 4 * (c.inputs + c.outputs) as u128,
     };
     let needed = per_sequence * batch.per_device() as u128;

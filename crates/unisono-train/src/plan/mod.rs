@@ -139,6 +139,10 @@ fn layout(loaded: &Loaded, dataset: Option<&Result<Dataset, TrainError>>) -> (Op
         batch_size: config.training.batch_size,
         accumulation: config.training.gradient_accumulation_steps,
         data_parallel: dp,
+        width: dataset
+            .and_then(|dataset| dataset.as_ref().ok())
+            .and_then(Dataset::width)
+            .unwrap_or(spec.targets_per_sequence()),
     };
     if loaded.sound(&["training_config.batch_size"]) {
         check_batch(&batch, &mut |key, message| problems.push(at(key, message)));
@@ -199,7 +203,7 @@ pub fn check(loaded: &Loaded, dataset: &Result<Dataset, TrainError>) -> Result<P
                     memory: rehearsal.memory,
                     link_bytes_per_step: rehearsal.link_bytes,
                     commands_per_step: rehearsal.commands,
-                    flops_per_step: spec.training_flops_per_sequence() * batch.effective() as f64,
+                    flops_per_step: spec.training_flops_per_sequence(batch.width) * batch.effective() as f64,
                     mesh,
                     batch,
                     spec,
