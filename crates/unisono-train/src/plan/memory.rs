@@ -14,6 +14,7 @@ use unisono_tensor::{Backend, Kind, MeshDevice, Options, Phase};
 pub(super) struct Rehearsal {
     pub(super) memory: MemoryPlan,
     pub(super) num_parameters: usize,
+    pub(super) num_trained: usize,
     pub(super) link_bytes: u64,
     pub(super) commands: u64,
 }
@@ -37,6 +38,8 @@ pub(super) fn rehearse(
     let device = MeshDevice::open(mesh.clone(), options)?;
     let mut trainer = Trainer::new(&device, config, spec, batch, steps)?;
     let num_parameters = trainer.model.as_model().num_parameters();
+    let trained = trainer.model.as_model().parameters();
+    let num_trained = trained.iter().map(unisono_nn::Parameter::num_elements).sum();
     let data = blank(spec, batch.width, batch.effective());
     let total = || device.runtime().report().total();
     let (commands, link_bytes) = if batch.accumulation <= FEW {
@@ -80,6 +83,7 @@ pub(super) fn rehearse(
             by_kind: by_kind.filter(|(_, bytes)| *bytes > 0).collect(),
         },
         num_parameters,
+        num_trained,
         link_bytes,
         commands,
     })

@@ -44,6 +44,8 @@ pub struct Plan {
     pub spec: ModelSpec,
     /// Parameters, each counted once.
     pub num_parameters: usize,
+    /// Those among them that are trained.
+    pub num_trained: usize,
     /// Optimizer steps.
     pub steps: u64,
     /// Which rule says so.
@@ -200,6 +202,7 @@ pub fn check(loaded: &Loaded, dataset: &Result<Dataset, TrainError>) -> Result<P
                 return Ok(Plan {
                     exactness: exactness(&spec, batch, slots, tp),
                     num_parameters: rehearsal.num_parameters,
+                    num_trained: rehearsal.num_trained,
                     memory: rehearsal.memory,
                     link_bytes_per_step: rehearsal.link_bytes,
                     commands_per_step: rehearsal.commands,
