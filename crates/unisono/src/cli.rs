@@ -225,9 +225,12 @@ pub struct ChatArgs {
 pub struct EvalArgs {
     #[command(flatten)]
     pub model: ModelArgs,
-    /// Text (or tokens, for a run on tokens) to measure on [default: the run's validation part]
+    /// Text, examples to answer (.jsonl), or tokens for a run on tokens [default: the run's validation part]
     #[arg(long, value_name = "FILE")]
     pub data: Option<PathBuf>,
+    /// How examples become texts: a name or a text with {prompt} and {response} [default: the run's, or by the examples' fields]
+    #[arg(long, value_name = "TEMPLATE", requires = "data")]
+    pub template: Option<String>,
     /// Tokens of a window, with --model [default: 1024, or the model's positions]
     #[arg(long, value_name = "N", requires = "model", allow_negative_numbers = true, value_parser = whole::<usize>)]
     pub context: Option<usize>,

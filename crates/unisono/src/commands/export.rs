@@ -15,7 +15,7 @@ use unisono_train::model::ModelSpec;
 /// A name that is no run, files in the way, a full disk.
 pub fn run(args: &ExportArgs, context: &Context) -> Result<u8, Failure> {
     let out = &context.out;
-    let trained = Trained::load(&args.run, &Changes::default(), context)?;
+    let trained = Trained::load_to_write(&args.run, &Changes::default(), context)?;
     let gpt = match &trained.spec {
         ModelSpec::Gpt(config) => Some(config),
         ModelSpec::Llama(_) | ModelSpec::Perceptron(_) => None,

@@ -10,12 +10,14 @@ use std::path::{Path, PathBuf};
 use unisono_data::Tokenizer;
 use unisono_nn::{LanguageModel, Regime};
 use unisono_tensor::{Dtype, Mesh, MeshDevice, Options};
-use unisono_train::checkpoint::{self, Holds, Manifest};
+use unisono_train::TrainError;
+use unisono_train::checkpoint::{self, Checkpoint, Holds, Manifest};
 use unisono_train::config::{RunConfig, TokenizerType};
 use unisono_train::generate::Sampling;
 use unisono_train::hub::{self, WeightSet};
 use unisono_train::model::{LiveModel, ModelSpec};
 use unisono_train::plan::mesh_of;
+use unisono_train::start::trained_model;
 
 /// See the module.
 pub struct Trained {
@@ -44,6 +46,28 @@ impl Trained {
     /// # Errors
     /// A name that is no run, a damaged checkpoint, a mesh that does not fit.
     pub fn load(name: &Path, changes: &Changes, context: &Context) -> Result<Trained, Failure> {
+        Trained::load_as(name, changes, context, &trained_model)
+    }
+
+    /// As [`Trained::load`], with all weights as they were trained, in f32: for files.
+    ///
+    /// # Errors
+    /// As [`Trained::load`].
+    pub fn load_to_write(name: &Path, changes: &Changes, context: &Context) -> Result<Trained, Failure> {
+        Trained::load_as(name, changes, context, &|device, _, spec, checkpoint| {
+            let model = spec.build(device, &Regime::default())?;
+            checkpoint.restore_parameters(model.as_model().parameters())?;
+            model.as_model().set_training(false);
+            Ok(model)
+        })
+    }
+
+    fn load_as(
+        name: &Path,
+        changes: &Changes,
+        context: &Context,
+        build: &dyn Fn(&MeshDevice, &RunConfig, &ModelSpec, &Checkpoint) -> Result<LiveModel, TrainError>,
+    ) -> Result<Trained, Failure> {
         let named = runs::find(name, &context.environment)?;
         let loaded = setup::load_saved(&named.directory, &setup::overrides(changes, None)?, context)?;
         let mut config = loaded.config;
@@ -56,7 +80,9 @@ impl Trained {
             None => runs::checkpoints(&named.directory, &context.environment).newest()?,
         };
         // The head's size is the tokenizer's, which the checkpoint knows better than the configuration.
-        let table = checkpoint.row(Holds::Parameter, "wte.weight");
+        let table = ["wte.weight", "model.embed_tokens.weight"]
+            .into_iter()
+            .find_map(|name| checkpoint.row(Holds::Parameter, name));
         let spec = ModelSpec::of(&config, table.and_then(|row| row.shape.first().copied()));
         let file = named.directory.join("tokenizer.json");
         let tokenizer = match (config.training.tokenizer_type, file.is_file()) {
@@ -67,9 +93,7 @@ impl Trained {
         check_units(&mesh, &spec)?;
         let device = setup::open(&mesh, &config, context)?;
         device.set_seed(config.training.seed);
-        let model = spec.build(&device, &Regime::default())?;
-        checkpoint.restore_parameters(model.as_model().parameters())?;
-        model.as_model().set_training(false);
+        let model = build(&device, &config, &spec, &checkpoint)?;
         context.out.debug(format!(
             "{}: step {}, on {}",
             checkpoint.path().display(),
