@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::tempdir;
-use unisono_data::{HfTokenizer, Tokenizer};
+use unisono_data::{BpeOptions, HfTokenizer, Tokenizer, corpus, train_bpe};
 
 const KINDS: [&str; 4] = ["byte_level", "byte_fallback", "metaspace", "word_piece"];
 
@@ -390,4 +390,73 @@ fn files_that_are_no_tokenizers_are_refused() {
         text.contains("it has tokenizer.model but no tokenizer.json") && text.contains("save_pretrained"),
         "{text}"
     );
+}
+
+#[test]
+fn a_trained_bpe_is_the_same_each_time_and_reads_back() {
+    let texts = [corpus::stories(), "Привет 🦓\n\n  indented\r\n".repeat(50)];
+    let options = BpeOptions {
+        vocab_size: 512,
+        bos: true,
+        special_tokens: vec!["<|im_start|>".into(), "<|im_end|>".into()],
+    };
+    let trained = train_bpe(&texts, &options).expect("a tokenizer");
+    assert_eq!(train_bpe(&texts, &options), Ok(trained.clone()));
+    let tokenizer = Tokenizer::Hf(trained);
+    assert_eq!((tokenizer.vocab_size(), tokenizer.kind()), (512, "BPE"));
+    assert_eq!(
+        (tokenizer.bos(), tokenizer.eos_ids(), tokenizer.pad()),
+        (Some(0), &[0][..], Some(0))
+    );
+    assert_eq!(tokenizer.id_of("<|im_end|>"), Some(2));
+    for text in [texts[1].as_str(), "漢字 never seen \u{0}\u{7f}", ""] {
+        let ids = tokenizer.encode(text).expect("encodes");
+        assert_eq!(tokenizer.decode(&ids).as_deref(), Ok(text));
+        assert_eq!(tokenizer.encode_prompt(text), Ok([&[0], ids.as_slice()].concat()));
+    }
+    let tokens = tokenizer.encode(&texts[0]).expect("encodes").len();
+    assert!(
+        tokens * 2 < texts[0].len(),
+        "{tokens} tokens for {} bytes",
+        texts[0].len()
+    );
+    let without = train_bpe(
+        &texts,
+        &BpeOptions {
+            bos: false,
+            ..options.clone()
+        },
+    )
+    .expect("a tokenizer");
+    let without = Tokenizer::Hf(without);
+    assert_eq!((without.bos(), without.encode_prompt("a")), (None, without.encode("a")));
+    // A text of few pairs gives fewer tokens than asked for.
+    let few = train_bpe(&["abab".into()], &options).expect("a tokenizer");
+    assert!((259..512).contains(&few.vocab_size()), "{few:?}");
+    for (options, problem) in [
+        (
+            BpeOptions {
+                vocab_size: 258,
+                ..options.clone()
+            },
+            "the vocabulary size is 258, with 3 special tokens; it must be at least 256",
+        ),
+        (
+            BpeOptions {
+                special_tokens: vec!["".into()],
+                ..options.clone()
+            },
+            "a special token is empty",
+        ),
+        (
+            BpeOptions {
+                special_tokens: vec!["<|endoftext|>".into()],
+                ..options
+            },
+            "\"<|endoftext|>\" is given twice",
+        ),
+    ] {
+        let error = train_bpe(&texts, &options).expect_err("must be refused").to_string();
+        assert!(error.contains(problem), "{error}");
+    }
 }
