@@ -170,6 +170,11 @@ impl<'e, 'm> Engine<'e, 'm> {
     /// Moves sequences so that those of each data-parallel position stand in its first slots: rows behind them cost nothing.
     fn close_gaps(&mut self) -> Result<(), GenerateError> {
         let replicas = self.decoder.replicas();
+        let free = self.lanes.iter().filter(|lane| lane.is_none()).count();
+        if replicas == 1 && self.waiting.len() >= free {
+            // Requests that wait fill the gaps. (Of several positions, the same slots should get new prompts at once.)
+            return Ok(());
+        }
         for replica in 0..replicas {
             loop {
                 let lanes = (replica..self.lanes.len()).step_by(replicas);
