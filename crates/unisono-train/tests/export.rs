@@ -214,9 +214,7 @@ fn a_file_with_the_head_beside_its_table_loads_if_they_are_equal() {
         head.2[70] += 1.0;
     });
     let before = values(fresh.model.parameters());
-    let error = import(&both, &fresh.model)
-        .expect_err("they differ")
-        .to_string();
+    let error = import(&both, &fresh.model).expect_err("they differ").to_string();
     assert!(
         error.ends_with(
             "nothing was changed: its head `lm_head.weight` differs from `wte.weight` at element 70, but this model ties them: \
@@ -238,9 +236,7 @@ fn an_untied_model_says_that_the_file_is_tied() {
         ..tiny()
     };
     let fresh = Run::of(&[], 1, untied);
-    let error = import(&path, &fresh.model)
-        .expect_err("it lacks a head")
-        .to_string();
+    let error = import(&path, &fresh.model).expect_err("it lacks a head").to_string();
     assert!(
         error.contains("it has no tensor `lm_head.weight` of shape [65, 32]: a file without a head is of a tied model"),
         "{error}"

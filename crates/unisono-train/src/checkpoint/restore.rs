@@ -168,11 +168,7 @@ fn fill(checkpoint: &Checkpoint, targets: &[Target<'_>]) -> Result<()> {
 }
 
 /// Copies the values of a tensor without padding to its shards; padding becomes zero.
-fn upload_real(
-    tensor: &Tensor,
-    spec: &ParameterSpec,
-    values: &[f32],
-) -> std::result::Result<(), TensorError> {
+fn upload_real(tensor: &Tensor, spec: &ParameterSpec, values: &[f32]) -> std::result::Result<(), TensorError> {
     let (real, padded) = (spec.shape(), tensor.shape());
     if real == padded {
         return tensor.upload_global(values);
