@@ -26,7 +26,7 @@ impl Batch {
     }
 
     /// Makes room for a shape; every place is empty afterwards. Memory is kept from one use to the next.
-    fn reset(&mut self, num_sequences: usize, seq_len: usize) -> Result<(), DataError> {
+    pub(crate) fn reset(&mut self, num_sequences: usize, seq_len: usize) -> Result<(), DataError> {
         let too_many = || DataError::Argument {
             what: "the number of tokens in a batch",
             given: format!("{num_sequences} × {seq_len}"),

@@ -268,8 +268,13 @@ impl Parameters {
     }
 
     /// The finished table.
-    pub fn finish(self) -> Table {
+    pub fn table(self) -> Table {
         self.table
+    }
+
+    /// The parameters that are trained, for programs that freeze none.
+    pub fn finish(self) -> Vec<Parameter> {
+        self.table.trainable
     }
 
     /// Each parameter draws from a site of its own, by its place in the table.

@@ -1,5 +1,6 @@
 //! Configuration, plan, training loop, checkpoints, metrics and generation of unisono.
 
+pub mod adapters;
 pub mod checkpoint;
 pub mod config;
 pub mod dataset;

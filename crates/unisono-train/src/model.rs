@@ -1,14 +1,14 @@
 //! From the configuration to a model, an optimizer and a schedule.
 
 use crate::config::{
-    Activation as ConfigActivation, ModelConfig, OptimizerConfig, OptimizerRule, PositionalEmbedding, RunConfig,
-    RunnerType, SchedulerConfig,
+    self, Activation as ConfigActivation, ModelConfig, OptimizerConfig, OptimizerRule, PositionalEmbedding,
+    RopeScalingConfig, RunConfig, RunnerType, SchedulerConfig,
 };
 use std::rc::Rc;
 use unisono_nn::layers::Activation;
 use unisono_nn::models::{Gpt, GptConfig, Llama, LlamaConfig, Model, Perceptron, PerceptronConfig, Positions};
 use unisono_nn::optimizers::{AdamW, AdamWConfig, NoOp, Optimizer, Sgd, SgdConfig};
-use unisono_nn::rope::RopeScaling;
+use unisono_nn::rope::{Rope, RopeScaling};
 use unisono_nn::{LanguageModel, Parameter, Regime, Schedule};
 use unisono_tensor::{MeshDevice, Result};
 
@@ -37,9 +37,15 @@ pub enum LiveModel {
 impl ModelSpec {
     /// The model that `config` describes; `vocab_size` is the tokenizer's, where there is one.
     pub fn of(config: &RunConfig, vocab_size: Option<usize>) -> ModelSpec {
+        // A model that is loaded keeps its vocabulary; one that begins here takes the tokenizer's.
+        let own = config.model.language().map_or(0, |(vocab_size, _)| vocab_size);
+        let vocab_size = match config.training.model_path {
+            Some(_) => own,
+            None => vocab_size.unwrap_or(own),
+        };
         match &config.model {
             ModelConfig::Gpt2(c) => ModelSpec::Gpt(GptConfig {
-                vocab_size: vocab_size.unwrap_or(c.vocab_size),
+                vocab_size,
                 max_sequence_length: c.max_sequence_length,
                 num_blocks: c.num_blocks,
                 num_heads: c.num_heads,
@@ -54,6 +60,29 @@ impl ModelSpec {
                     PositionalEmbedding::Fixed => Positions::Fixed,
                 },
                 activation: activation(c.activation),
+                recompute: c.runner_type == RunnerType::MemoryEfficient,
+                dtype: config.training.dtype,
+            }),
+            ModelConfig::Llama(c) => ModelSpec::Llama(LlamaConfig {
+                vocab_size,
+                max_sequence_length: c.max_sequence_length,
+                num_blocks: c.num_blocks,
+                num_heads: c.num_heads,
+                num_groups: c.num_groups,
+                head_dim: c.head_dim,
+                embedding_dim: c.embedding_dim,
+                intermediate_dim: c.intermediate_dim,
+                rope: Rope {
+                    theta: c.theta as f32,
+                    scaling: rope_scaling(c.rope_scaling),
+                },
+                norm_eps: c.norm_eps as f32,
+                weight_tying: c.weight_tying,
+                qkv_bias: c.qkv_bias,
+                output_bias: c.output_bias,
+                mlp_bias: c.mlp_bias,
+                qk_norm: c.qk_norm,
+                dropout: c.dropout_prob as f32,
                 recompute: c.runner_type == RunnerType::MemoryEfficient,
                 dtype: config.training.dtype,
             }),
@@ -84,6 +113,15 @@ impl ModelSpec {
             ModelSpec::Gpt(c) => c.num_groups,
             ModelSpec::Llama(c) => c.num_groups,
             ModelSpec::Perceptron(c) => c.units,
+        }
+    }
+
+    /// Entries of the vocabulary, if it is a language model.
+    pub fn vocab_size(&self) -> Option<usize> {
+        match self {
+            ModelSpec::Gpt(c) => Some(c.vocab_size),
+            ModelSpec::Llama(c) => Some(c.vocab_size),
+            ModelSpec::Perceptron(_) => None,
         }
     }
 
@@ -296,6 +334,98 @@ pub fn schedule(config: &SchedulerConfig, total: u64) -> Schedule {
                     .collect(),
             )
         }
+    }
+}
+
+/// The configuration that gives a model: the way back from [`ModelSpec::of`].
+pub(crate) fn config_of(spec: &ModelSpec) -> ModelConfig {
+    let runner = |recompute| match recompute {
+        true => RunnerType::MemoryEfficient,
+        false => RunnerType::Default,
+    };
+    match spec {
+        ModelSpec::Gpt(c) => ModelConfig::Gpt2(config::GptConfig {
+            num_heads: c.num_heads,
+            num_groups: c.num_groups,
+            embedding_dim: c.embedding_dim,
+            intermediate_dim: c.intermediate_dim,
+            dropout_prob: real(c.dropout),
+            num_blocks: c.num_blocks,
+            vocab_size: c.vocab_size,
+            max_sequence_length: c.max_sequence_length,
+            weight_tying: c.weight_tying,
+            positional_embedding_type: match c.positions {
+                Positions::Trainable => PositionalEmbedding::Trainable,
+                Positions::Fixed => PositionalEmbedding::Fixed,
+            },
+            runner_type: runner(c.recompute),
+            bias: c.bias,
+            activation: match c.activation {
+                Activation::GeluTanh => ConfigActivation::GeluTanh,
+                Activation::Gelu => ConfigActivation::Gelu,
+                Activation::Relu => ConfigActivation::Relu,
+                Activation::Silu | Activation::None => ConfigActivation::Silu,
+            },
+        }),
+        ModelSpec::Llama(c) => ModelConfig::Llama(config::LlamaConfig {
+            num_heads: c.num_heads,
+            num_groups: c.num_groups,
+            head_dim: c.head_dim,
+            embedding_dim: c.embedding_dim,
+            intermediate_dim: c.intermediate_dim,
+            dropout_prob: real(c.dropout),
+            num_blocks: c.num_blocks,
+            vocab_size: c.vocab_size,
+            max_sequence_length: c.max_sequence_length,
+            weight_tying: c.weight_tying,
+            runner_type: runner(c.recompute),
+            theta: real(c.rope.theta),
+            rope_scaling: match c.rope.scaling {
+                RopeScaling::None => None,
+                RopeScaling::Linear { factor } => Some(RopeScalingConfig::Linear { factor: real(factor) }),
+                RopeScaling::Llama3 {
+                    factor,
+                    low_freq_factor,
+                    high_freq_factor,
+                    original_context,
+                } => Some(RopeScalingConfig::Llama3 {
+                    factor: real(factor),
+                    low_freq_factor: real(low_freq_factor),
+                    high_freq_factor: real(high_freq_factor),
+                    original_context_length: original_context,
+                }),
+            },
+            norm_eps: real(c.norm_eps),
+            qkv_bias: c.qkv_bias,
+            output_bias: c.output_bias,
+            mlp_bias: c.mlp_bias,
+            qk_norm: c.qk_norm,
+        }),
+        ModelSpec::Perceptron(_) => panic!("bug in unisono: a perceptron was loaded from a model's directory"),
+    }
+}
+
+/// The shortest decimal number that is this f32: what a person wrote.
+fn real(x: f32) -> f64 {
+    // A number that was printed can be read.
+    x.to_string().parse().unwrap_or(f64::from(x))
+}
+
+fn rope_scaling(scaling: Option<RopeScalingConfig>) -> RopeScaling {
+    match scaling {
+        None => RopeScaling::None,
+        Some(RopeScalingConfig::Linear { factor }) => RopeScaling::Linear { factor: factor as f32 },
+        Some(RopeScalingConfig::Llama3 {
+            factor,
+            low_freq_factor,
+            high_freq_factor,
+            original_context_length,
+        }) => RopeScaling::Llama3 {
+            factor: factor as f32,
+            low_freq_factor: low_freq_factor as f32,
+            high_freq_factor: high_freq_factor as f32,
+            original_context: original_context_length,
+        },
     }
 }
 

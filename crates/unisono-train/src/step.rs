@@ -1,9 +1,11 @@
 //! One optimizer step, top to bottom: batch, forward, backward, reduce, clip, update.
 
+use crate::adapters::adapters;
 use crate::config::RunConfig;
 use crate::dataset::{Rows as Values, StepData};
 use crate::error::Result;
 use crate::model::{LiveModel, ModelSpec, optimizer, schedule};
+use std::rc::Rc;
 use unisono_nn::{GradientNorm, Optimizer, Regime, Schedule, StepLoss};
 use unisono_runtime::Pending;
 use unisono_tensor::{Dtype, MeshDevice, Phase, Rows, Tensor, sync_gradients};
@@ -70,7 +72,7 @@ impl Trainer {
     ) -> Result<Trainer> {
         device.set_seed(config.training.seed);
         device.runtime().set_phase(Phase::Setup);
-        let model = spec.build(device, &Regime::default())?;
+        let model = spec.build(device, &regime(config, spec)?)?;
         let parameters = model.as_model().parameters();
         let clip = config
             .training
@@ -188,4 +190,19 @@ pub(crate) fn micro_batch(device: &MeshDevice, data: &StepData, rows: Rows) -> R
         place(&data.inputs, data.input_width)?,
         place(&data.targets, data.target_width)?,
     ))
+}
+
+/// What becomes of the parameters of a model that `config` trains.
+///
+/// # Errors
+/// Adapters beside layers that there are not.
+pub fn regime(config: &RunConfig, spec: &ModelSpec) -> Result<Regime> {
+    Ok(Regime {
+        frozen: false,
+        adapters: match &config.lora {
+            Some(lora) => Some(Rc::new(adapters(lora, spec)?)),
+            None => None,
+        },
+        values_come_later: config.training.model_path.is_some(),
+    })
 }

@@ -134,8 +134,62 @@ fn model() -> impl Strategy<Value = ModelConfig> {
                 })
             },
         );
+    let llama = (
+        (
+            1..5usize,
+            1..5usize,
+            1..20usize,
+            size(),
+            0.0..0.99f64,
+            1..10usize,
+            size(),
+            size(),
+        ),
+        (any::<[bool; 6]>(), 1.0..1e6f64, 0..3usize, 1.0..9.0f64),
+    )
+        .prop_map(
+            |(
+                (groups, share, half, width, dropout_prob, num_blocks, vocab_size, t),
+                (flags, theta, scaling, factor),
+            )| {
+                ModelConfig::Llama(LlamaConfig {
+                    num_heads: groups * share,
+                    num_groups: groups,
+                    head_dim: 2 * half,
+                    embedding_dim: width,
+                    intermediate_dim: width + 1,
+                    dropout_prob,
+                    num_blocks,
+                    vocab_size,
+                    max_sequence_length: t,
+                    weight_tying: flags[0],
+                    runner_type: if flags[1] {
+                        RunnerType::MemoryEfficient
+                    } else {
+                        RunnerType::Default
+                    },
+                    theta,
+                    rope_scaling: match scaling {
+                        0 => None,
+                        1 => Some(RopeScalingConfig::Linear { factor }),
+                        _ => Some(RopeScalingConfig::Llama3 {
+                            factor,
+                            low_freq_factor: 0.5,
+                            high_freq_factor: factor * 2.0,
+                            original_context_length: t,
+                        }),
+                    },
+                    norm_eps: 1e-6,
+                    qkv_bias: flags[2],
+                    output_bias: flags[3],
+                    mlp_bias: flags[4],
+                    qk_norm: flags[5],
+                })
+            },
+        );
     prop_oneof![
         gpt,
+        llama,
         (size(), size(), any::<bool>()).prop_map(|(input_features, output_features, bias)| ModelConfig::Linear(
             LinearConfig {
                 input_features,
@@ -218,6 +272,11 @@ fn training() -> impl Strategy<Value = TrainingConfig> {
                 (_, 1) => TokenizerType::Byte,
                 _ => TokenizerType::Pretokenised,
             },
+            tokenizer_path: None,
+            model_path: None,
+            validation_data_path: None,
+            template: (c.6 % 3 == 0).then(|| "{prompt}: {response}".to_string()),
+            validation_samples: c.6,
             validation_fraction: b.2,
             eval_every: b.3,
             eval_batches: b.4,
@@ -244,7 +303,7 @@ fn run() -> impl Strategy<Value = RunConfig> {
     let eval = (0.0..2.0f64, prop::option::of(size()), 0.01..1.0f64, 0.1..2.0f64);
     (training(), rule(), any::<bool>(), schedule(), model(), device, eval).prop_map(
         |(mut training, rule, decay_norms_and_biases, scheduler, model, device, eval)| {
-            if !matches!(model, ModelConfig::Gpt2(_)) {
+            if model.language().is_none() {
                 training.data_path = DataPath::Random;
                 training.tokenizer_type = TokenizerType::Pretokenised;
             }
@@ -256,6 +315,15 @@ fn run() -> impl Strategy<Value = RunConfig> {
                 },
                 scheduler,
                 model,
+                lora: device.1[2].then(|| LoraConfig {
+                    rank: 4,
+                    alpha: 0.5,
+                    use_rslora: device.1[0],
+                    dropout: 0.25,
+                    target_modules: vec!["q_proj".into(), ".*: \\d".into()],
+                    trainable_modules: Vec::new(),
+                    is_bias_trainable: device.1[1],
+                }),
                 device: DeviceConfig {
                     mesh_shape: device.0,
                     enable_ddp: device.1[0],

@@ -38,7 +38,7 @@ pub fn pass(mesh: &str) -> Result<Vec<Vec<f32>>> {
     device.set_seed(5);
     let mut table = Parameters::new(&device);
     let module = GatedMlp::new(&mut table, "mlp", 12, 32, 4)?;
-    let parameters = table.finish().trainable;
+    let parameters = table.finish();
     let x: Vec<f32> = (0..8 * 12).map(|i| (i * i % 19) as f32 / 9.0 - 1.0).collect();
     let y = module.forward(&device.batch(&x, &[8, 12])?)?;
     y.mul(&y)?.mean()?.backward()?;

@@ -24,7 +24,7 @@ pub fn train(device: &MeshDevice, steps: u64) -> Result<(Vec<f32>, Vec<f32>)> {
     device.set_seed(1);
     let mut table = Parameters::new(device);
     let layer = Linear::new(&mut table, "layer", FEATURES, 1, true)?;
-    let parameters = table.finish().trainable;
+    let parameters = table.finish();
     let weights: Vec<&Tensor> = parameters.iter().map(|p| &p.tensor).collect();
     let config = SgdConfig {
         momentum: 0.9,

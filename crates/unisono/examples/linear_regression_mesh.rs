@@ -25,7 +25,7 @@ pub fn train(mesh: &str, steps: u64) -> Result<Vec<f32>> {
     let mut table = Parameters::new(&device);
     // Four units of outputs: `tp` may cut them into 1, 2 or 4.
     let layer = ColumnParallelLinear::uniform(&mut table, "layer", INPUTS, OUTPUTS, 4, true)?;
-    let parameters = table.finish().trainable;
+    let parameters = table.finish();
     let weights: Vec<&Tensor> = parameters.iter().map(|p| &p.tensor).collect();
     let config = SgdConfig {
         momentum: 0.9,

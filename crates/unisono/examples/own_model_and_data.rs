@@ -24,7 +24,7 @@ impl NextLetter {
         let letters = Embedding::new(p, "letters", vocabulary, WIDTH, 1)?;
         let hidden = Linear::new(p, "hidden", CONTEXT * WIDTH, 64, true)?;
         let output = Linear::new(p, "output", 64, vocabulary, true)?;
-        let parameters = std::mem::replace(p, Parameters::new(device)).finish().trainable;
+        let parameters = std::mem::replace(p, Parameters::new(device)).finish();
         Ok(NextLetter {
             letters,
             hidden,

@@ -145,7 +145,7 @@ impl Gpt {
             blocks,
             ln_f,
             lm_head,
-            table: parameters.finish(),
+            table: parameters.table(),
             training: Cell::new(true),
             mask: None,
         })

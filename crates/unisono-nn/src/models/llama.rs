@@ -195,7 +195,7 @@ impl Llama {
             norm,
             lm_head,
             frequencies: device.tensor(&frequencies, &[frequencies.len()])?,
-            table: parameters.finish(),
+            table: parameters.table(),
             training: Cell::new(true),
             config,
         })

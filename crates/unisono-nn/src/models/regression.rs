@@ -67,7 +67,7 @@ impl Perceptron {
         Ok(Perceptron {
             config,
             layers,
-            table: parameters.finish(),
+            table: parameters.table(),
         })
     }
 

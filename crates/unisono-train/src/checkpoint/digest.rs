@@ -1,6 +1,6 @@
 //! The part of a configuration that changes the result.
 
-use crate::config::{DataPath, GptConfig, ModelConfig, RunConfig, RunnerType, SchedulerConfig, TrainingConfig};
+use crate::config::{DataPath, RunConfig, RunnerType, SchedulerConfig, TrainingConfig};
 use std::path::PathBuf;
 use unisono_data::files::hash_bytes;
 
@@ -31,6 +31,7 @@ pub fn result_part(config: &RunConfig) -> RunConfig {
                 other => other.clone(),
             },
             tokenizer_type: t.tokenizer_type,
+            template: t.template.clone(),
             validation_fraction: t.validation_fraction,
             dtype: t.dtype,
             use_clip_grad_norm: t.use_clip_grad_norm,
@@ -45,13 +46,8 @@ pub fn result_part(config: &RunConfig) -> RunConfig {
         },
         optimizer: config.optimizer.clone(),
         scheduler: config.scheduler.clone(),
-        model: match &config.model {
-            ModelConfig::Gpt2(gpt) => ModelConfig::Gpt2(GptConfig {
-                runner_type: RunnerType::Default,
-                ..gpt.clone()
-            }),
-            other => other.clone(),
-        },
+        model: config.model.with_runner(RunnerType::Default),
+        lora: config.lora.clone(),
         device: default.device,
         eval: default.eval,
     }

@@ -2,11 +2,11 @@
 
 use super::error::Findings;
 use super::files::Finder;
-use super::keys::FOREIGN_TO_GPT;
+use super::model::model;
 use super::schedule;
 use super::types::*;
 use super::values::Values;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Extensions of files that hold tokens, not text.
 const TOKEN_FILES: &[&str] = &["yaml", "yml", "csv", "bin", "idx"];
@@ -20,11 +20,18 @@ pub(super) fn run_config(
     check_files: bool,
     findings: &mut Findings,
 ) -> RunConfig {
-    let model = model(values, findings);
+    let files = Files {
+        values,
+        finder,
+        check_files,
+    };
+    let model_path = files.model("transformer_config.model_path", findings);
+    let model = model(values, model_path.as_deref(), check_files, findings);
     RunConfig {
-        training: training(values, &model, finder, check_files, findings),
+        training: training(&files, &model, model_path, findings),
         optimizer: optimizer(values, findings),
         scheduler: schedule::scheduler(values, findings),
+        lora: lora(values),
         device: device(values),
         eval: eval(values),
         model,
@@ -32,18 +39,25 @@ pub(super) fn run_config(
 }
 
 fn training(
-    values: &Values,
+    files: &Files<'_>,
     model: &ModelConfig,
-    finder: &Finder<'_>,
-    check_files: bool,
+    model_path: Option<PathBuf>,
     findings: &mut Findings,
 ) -> TrainingConfig {
+    let Files {
+        values,
+        finder,
+        check_files,
+    } = *files;
     let batch_size: usize = values.int("training_config.batch_size");
     let epochs_rule = values.given("training_config.num_epochs");
     let steps = values
         .maybe_int("training_config.max_steps")
         .or((!epochs_rule).then_some(DEFAULT_STEPS));
     let data_path = data_path(values, model, finder, check_files, findings);
+    let tokenizer_path = files
+        .model("training_config.tokenizer_path", findings)
+        .or_else(|| model_path.clone());
     let checkpoint_dir = values.word("training_config.checkpoint_dir");
     let checkpoint_dir = finder.expanded(&checkpoint_dir).unwrap_or_else(|message| {
         let key = "training_config.checkpoint_dir";
@@ -61,7 +75,12 @@ fn training(
         num_epochs: values.int("training_config.num_epochs"),
         max_steps: steps,
         gradient_accumulation_steps: values.int("training_config.gradient_accumulation_steps"),
-        tokenizer_type: tokenizer(values, model, &data_path, findings),
+        tokenizer_type: tokenizer(values, model, &data_path, tokenizer_path.is_some(), findings),
+        tokenizer_path,
+        model_path,
+        validation_data_path: files.data("training_config.validation_data_path", findings),
+        template: values.text("training_config.template"),
+        validation_samples: values.int("training_config.validation_samples"),
         data_path,
         validation_fraction: values.real("training_config.validation_fraction"),
         dtype: match values.word("training_config.dtype").as_str() {
@@ -97,7 +116,7 @@ fn data_path(
 ) -> DataPath {
     let key = "training_config.data_path";
     let text = values.word(key);
-    let regression = !matches!(model, ModelConfig::Gpt2(_));
+    let regression = model.language().is_none();
     match text.as_str() {
         "random" => DataPath::Random,
         "built-in" | "builtin" if regression && values.given(key) => {
@@ -141,14 +160,55 @@ fn data_path(
     }
 }
 
-fn tokenizer(values: &Values, model: &ModelConfig, data: &DataPath, findings: &mut Findings) -> TokenizerType {
+/// Looks for files that keys name.
+struct Files<'a> {
+    values: &'a Values,
+    finder: &'a Finder<'a>,
+    /// Whether they must exist.
+    check_files: bool,
+}
+
+impl Files<'_> {
+    /// The file of a key, found and made absolute.
+    fn data(&self, key: &'static str, findings: &mut Findings) -> Option<PathBuf> {
+        self.find(key, &|text| self.finder.data_file(text), findings)
+    }
+
+    /// The directory (or file) of a model or tokenizer, or one in the local Hugging Face cache.
+    fn model(&self, key: &'static str, findings: &mut Findings) -> Option<PathBuf> {
+        self.find(key, &|text| self.finder.model(text), findings)
+    }
+
+    fn find(
+        &self,
+        key: &'static str,
+        find: &dyn Fn(&str) -> Result<PathBuf, String>,
+        findings: &mut Findings,
+    ) -> Option<PathBuf> {
+        let text = self.values.text(key).filter(|text| !text.is_empty())?;
+        Some(find(&text).unwrap_or_else(|message| {
+            if self.check_files {
+                findings.problem(self.values.place(key), format!("{key}: {message}"));
+            }
+            self.finder.expanded(&text).unwrap_or(text).into()
+        }))
+    }
+}
+
+fn tokenizer(
+    values: &Values,
+    model: &ModelConfig,
+    data: &DataPath,
+    has_file: bool,
+    findings: &mut Findings,
+) -> TokenizerType {
     let key = "training_config.tokenizer_type";
     let holds_tokens = |path: &Path| {
         let extension = path.extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
         extension.is_some_and(|e| TOKEN_FILES.contains(&e.as_str()))
     };
     let tokens = match data {
-        _ if !matches!(model, ModelConfig::Gpt2(_)) => return TokenizerType::Pretokenised,
+        _ if model.language().is_none() => return TokenizerType::Pretokenised,
         DataPath::Random => return TokenizerType::Pretokenised,
         DataPath::BuiltIn => false,
         DataPath::Path(path) => holds_tokens(path),
@@ -158,22 +218,17 @@ fn tokenizer(values: &Values, model: &ModelConfig, data: &DataPath, findings: &m
         Some("byte") => TokenizerType::Byte,
         Some("pretokenised") => {
             if *data == DataPath::BuiltIn {
-                let message = format!("{key}: the built-in corpus is text, not tokens; choose char or byte");
+                let message = format!("{key}: the built-in corpus is text, not tokens; choose char, byte or bpe");
                 findings.problem(values.place(key), message);
             }
             TokenizerType::Pretokenised
         }
-        Some(_) if tokens => {
+        // As in tt-train: bpe with a file of tokens means that these are the tokens.
+        _ if tokens => TokenizerType::Pretokenised,
+        Some(_) if !has_file => {
             let message = format!(
-                "{key}: bpe is not built yet; data_path holds tokens, so the run trains on those, and \
-                                   prompts are given as ids"
-            );
-            findings.note(values.place(key), message);
-            TokenizerType::Pretokenised
-        }
-        Some(_) => {
-            let message = format!(
-                "{key}: bpe is not built yet; choose char or byte, or name a file of tokens ({}) as data_path",
+                "{key}: bpe needs training_config.tokenizer_path, a tokenizer.json (unisono tokenizer train makes one), or a \
+                 model_path with one; or choose char or byte, or name a file of tokens ({}) as data_path",
                 TOKEN_FILES
                     .iter()
                     .map(|e| format!(".{e}"))
@@ -183,7 +238,8 @@ fn tokenizer(values: &Values, model: &ModelConfig, data: &DataPath, findings: &m
             findings.problem(values.place(key), message);
             TokenizerType::Char
         }
-        None if tokens => TokenizerType::Pretokenised,
+        Some(_) => TokenizerType::Bpe,
+        None if has_file => TokenizerType::Bpe,
         None => TokenizerType::Char,
     }
 }
@@ -247,69 +303,17 @@ fn optimizer(values: &Values, findings: &mut Findings) -> OptimizerConfig {
     }
 }
 
-fn model(values: &Values, findings: &mut Findings) -> ModelConfig {
-    const TYPE: &str = "transformer_config.model_type";
-    let activation = match values.word("transformer_config.activation").as_str() {
-        "gelu" => Activation::Gelu,
-        "relu" => Activation::Relu,
-        "silu" => Activation::Silu,
-        _ => Activation::GeluTanh,
-    };
-    let bias = values.flag("transformer_config.bias");
-    let features = |path| values.int(path);
-    let word = values.word(TYPE);
-    if !values.given(TYPE) {
-        // A file of another family that does not name it must not be trained as a GPT-2.
-        for key in FOREIGN_TO_GPT.iter().filter(|key| values.ignored(key).is_some()) {
-            let message = format!(
-                "{key} belongs to llama, deepseek and qwen3 models, which are not built yet, and {TYPE} is not \
-                 given: for a \
-                 gpt2 model remove {key} or add model_type: gpt2"
-            );
-            findings.problem(values.ignored(key), message);
-        }
-    }
-    match word.as_str() {
-        "linear" => ModelConfig::Linear(LinearConfig {
-            input_features: features("transformer_config.input_features"),
-            output_features: features("transformer_config.output_features"),
-            bias,
-        }),
-        "mlp" => ModelConfig::Mlp(MlpConfig {
-            input_features: features("transformer_config.input_features"),
-            hidden_features: values.sizes("transformer_config.hidden_features"),
-            output_features: features("transformer_config.output_features"),
-            bias,
-            activation,
-        }),
-        _ => {
-            let num_heads = values.int("transformer_config.num_heads");
-            let embedding_dim: usize = values.int("transformer_config.embedding_dim");
-            ModelConfig::Gpt2(GptConfig {
-                num_heads,
-                num_groups: values.maybe_int("transformer_config.num_groups").unwrap_or(num_heads),
-                embedding_dim,
-                intermediate_dim: values
-                    .maybe_int("transformer_config.intermediate_dim")
-                    .unwrap_or(embedding_dim.saturating_mul(4)),
-                dropout_prob: values.real("transformer_config.dropout_prob"),
-                num_blocks: values.int("transformer_config.num_blocks"),
-                vocab_size: values.int("transformer_config.vocab_size"),
-                max_sequence_length: values.int("transformer_config.max_sequence_length"),
-                weight_tying: values.flag("transformer_config.weight_tying"),
-                positional_embedding_type: match values.word("transformer_config.positional_embedding_type").as_str() {
-                    "fixed" => PositionalEmbedding::Fixed,
-                    _ => PositionalEmbedding::Trainable,
-                },
-                runner_type: match values.word("transformer_config.runner_type").as_str() {
-                    "memory_efficient" => RunnerType::MemoryEfficient,
-                    _ => RunnerType::Default,
-                },
-                bias,
-                activation,
-            })
-        }
-    }
+fn lora(values: &Values) -> Option<LoraConfig> {
+    let given = values.map.keys().any(|key| key.starts_with("lora_config."));
+    given.then(|| LoraConfig {
+        rank: values.int("lora_config.rank"),
+        alpha: values.real("lora_config.alpha"),
+        use_rslora: values.flag("lora_config.use_rslora"),
+        dropout: values.real("lora_config.dropout"),
+        target_modules: values.texts("lora_config.target_modules"),
+        trainable_modules: values.texts("lora_config.trainable_modules"),
+        is_bias_trainable: values.flag("lora_config.is_bias_trainable"),
+    })
 }
 
 fn device(values: &Values) -> DeviceConfig {

@@ -8,12 +8,15 @@ use super::values::Values;
 const MAX_DEVICES: usize = 1 << 16;
 /// Most parameters of a model, and most tokens of an optimizer step: beyond them other counts would leave 64 bits.
 const MAX_COUNT: f64 = 1e13;
+/// Most elements of a head.
+const MAX_HEAD_DIM: usize = unisono_kernels::attention::MAX_HEAD_DIM;
 
 /// Reports everything that cannot work whatever the mesh, the data and the machine.
 pub(super) fn run(config: &RunConfig, values: &Values, findings: &mut Findings) {
     mesh(config, values, findings);
     match &config.model {
         ModelConfig::Gpt2(gpt) => self::gpt(gpt, &config.training, values, findings),
+        ModelConfig::Llama(llama) => self::llama(llama, &config.training, values, findings),
         ModelConfig::Linear(linear) => {
             let parameters = linear.input_features as f64 * linear.output_features as f64;
             size(parameters, "transformer_config.input_features", values, findings);
@@ -54,9 +57,9 @@ fn mesh(config: &RunConfig, values: &Values, findings: &mut Findings) {
 
 fn gpt(gpt: &GptConfig, training: &TrainingConfig, values: &Values, findings: &mut Findings) {
     const HEADS: &str = "transformer_config.num_heads";
-    const GROUPS: &str = "transformer_config.num_groups";
     const WIDTH: &str = "transformer_config.embedding_dim";
     let place = |first: &'static str, second: &'static str| values.place(first).or_else(|| values.place(second));
+    groups(gpt.num_heads, gpt.num_groups, values, findings);
     if !gpt.embedding_dim.is_multiple_of(gpt.num_heads) && values.sound(&[HEADS, WIDTH]) {
         let message = format!(
             "{WIDTH} {} does not divide by {HEADS} {}: each head has the same width; nearest: num_heads {}, or \
@@ -67,16 +70,6 @@ fn gpt(gpt: &GptConfig, training: &TrainingConfig, values: &Values, findings: &m
             nearest_multiples(gpt.embedding_dim, gpt.num_heads),
         );
         findings.problem(place(HEADS, WIDTH), message);
-    }
-    if !gpt.num_heads.is_multiple_of(gpt.num_groups) && values.sound(&[HEADS, GROUPS]) {
-        let message = format!(
-            "{HEADS} {} does not divide by {GROUPS} {}: each group serves the same number of heads; nearest: \
-             num_groups {}",
-            gpt.num_heads,
-            gpt.num_groups,
-            nearest_divisors(gpt.num_heads, gpt.num_groups),
-        );
-        findings.problem(place(GROUPS, HEADS), message);
     }
     if gpt.positional_embedding_type == PositionalEmbedding::Fixed && !gpt.embedding_dim.is_multiple_of(2) {
         let message = format!(
@@ -91,6 +84,56 @@ fn gpt(gpt: &GptConfig, training: &TrainingConfig, values: &Values, findings: &m
     size(block * gpt.num_blocks as f64 + tables, WIDTH, values, findings);
     let widest = width.max(gpt.intermediate_dim as f64).max(gpt.vocab_size as f64);
     step(training, gpt.max_sequence_length as f64 * widest, values, findings);
+}
+
+fn llama(llama: &LlamaConfig, training: &TrainingConfig, values: &Values, findings: &mut Findings) {
+    const HEADS: &str = "transformer_config.num_heads";
+    const WIDTH: &str = "transformer_config.embedding_dim";
+    const HEAD: &str = "transformer_config.head_dim";
+    groups(llama.num_heads, llama.num_groups, values, findings);
+    let place = values.place(HEADS).or_else(|| values.place(WIDTH));
+    if values.maybe_int::<usize>(HEAD).is_none()
+        && !llama.embedding_dim.is_multiple_of(llama.num_heads)
+        && values.sound(&[HEADS, WIDTH, HEAD])
+    {
+        let message = format!(
+            "{WIDTH} {} does not divide by {HEADS} {}: nearest: num_heads {}, or embedding_dim {}; or give head_dim",
+            llama.embedding_dim,
+            llama.num_heads,
+            nearest_divisors(llama.embedding_dim, llama.num_heads),
+            nearest_multiples(llama.embedding_dim, llama.num_heads),
+        );
+        findings.problem(place, message);
+    } else if (!llama.head_dim.is_multiple_of(2) || llama.head_dim > MAX_HEAD_DIM || llama.head_dim == 0)
+        && values.sound(&[HEADS, WIDTH, HEAD])
+    {
+        let message = format!(
+            "heads of {} elements: rotary positions turn pairs, and {MAX_HEAD_DIM} is the most, so head_dim must be even and \
+             at most {MAX_HEAD_DIM}",
+            llama.head_dim
+        );
+        findings.problem(values.place(HEAD).or(place), message);
+    }
+    let width = llama.embedding_dim as f64;
+    let attention = 2.0 * width * (llama.num_heads + llama.num_groups) as f64 * llama.head_dim as f64;
+    let block = attention + 3.0 * width * llama.intermediate_dim as f64;
+    let tables = 2.0 * width * llama.vocab_size as f64;
+    size(block * llama.num_blocks as f64 + tables, WIDTH, values, findings);
+    let widest = width.max(llama.intermediate_dim as f64).max(llama.vocab_size as f64);
+    step(training, llama.max_sequence_length as f64 * widest, values, findings);
+}
+
+fn groups(num_heads: usize, num_groups: usize, values: &Values, findings: &mut Findings) {
+    const HEADS: &str = "transformer_config.num_heads";
+    const GROUPS: &str = "transformer_config.num_groups";
+    if !num_heads.is_multiple_of(num_groups) && values.sound(&[HEADS, GROUPS]) {
+        let message = format!(
+            "{HEADS} {num_heads} does not divide by {GROUPS} {num_groups}: each group serves the same number of heads; nearest: \
+             num_groups {}",
+            nearest_divisors(num_heads, num_groups),
+        );
+        findings.problem(values.place(GROUPS).or_else(|| values.place(HEADS)), message);
+    }
 }
 
 /// The numbers of an optimizer step, at the widest place of the model.

@@ -124,6 +124,7 @@ impl<'a> Collector<'a> {
         );
         self.named_file("training_config.device_config", "device_configs", "device_config");
         self.named_file("device_config", "device_configs", "device_config");
+        self.named_file("lora_config", "lora_configs", "lora_config");
     }
 
     fn named_file(&mut self, key: &'static str, folder: &str, section: &str) {
@@ -363,7 +364,7 @@ impl<'a> Collector<'a> {
         // Keys of a model that is refused anyway need no further words.
         const MODEL: &str = "transformer_config.model_type";
         let named = given.iter().any(|given| given.key.path == MODEL);
-        let foreign = ignored.iter().any(|(path, ..)| keys::FOREIGN_TO_GPT.contains(path));
+        let foreign = ignored.iter().any(|(path, ..)| keys::FOREIGN.contains(path));
         let refused = values.broken.contains(MODEL) || (!named && foreign);
         for (path, place, message) in ignored {
             if !(refused && path.starts_with("transformer_config.")) {

@@ -118,7 +118,7 @@ impl Finder<'_> {
         roots
     }
 
-    /// Replaces `${VAR}` and a leading `~/`. A variable that is not set may only stand at the front; it is dropped
+    /// Replaces `${VAR}`, `$VAR` and a leading `~/`. A variable that is not set may only stand at the front; it is dropped
     /// then.
     fn expand(&self, text: &str) -> Result<Expanded, String> {
         let variables = &self.environment.variables;
@@ -129,11 +129,27 @@ impl Finder<'_> {
             out = format!("{home}/");
             rest = below;
         }
-        while let Some(start) = rest.find("${") {
-            let Some(length) = rest[start..].find('}') else { break };
-            let name = &rest[start + 2..start + length];
+        while let Some(start) = rest.find('$') {
+            let after = &rest[start + 1..];
+            let (name, behind) = match after.strip_prefix('{') {
+                Some(braced) => match braced.split_once('}') {
+                    Some(parts) => parts,
+                    None => break,
+                },
+                None => after.split_at(
+                    after
+                        .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+                        .unwrap_or(after.len()),
+                ),
+            };
             out.push_str(&rest[..start]);
-            rest = &rest[start + length + 1..];
+            rest = behind;
+            if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
+                // No name: a dollar like any character.
+                out.push('$');
+                out.push_str(name);
+                continue;
+            }
             match variables.get(name).filter(|value| !value.is_empty()) {
                 Some(value) => out.push_str(value),
                 None if out.is_empty() && rest.starts_with('/') => {
@@ -260,5 +276,24 @@ impl Finder<'_> {
                 Err(format!("there is no file {}{unset}{searched}", path.display()))
             }
         }
+    }
+
+    /// Finds the directory (or file) of a model or a tokenizer: below the working folder and the configuration's, or, for
+    /// `org/name`, in the local Hugging Face cache.
+    pub fn model(&self, text: &str) -> Result<PathBuf, String> {
+        let Expanded { path, unset } = self.expand(text)?;
+        let mut roots = self.roots();
+        roots.insert(0, self.environment.working_dir.clone());
+        let found = roots
+            .iter()
+            .map(|root| root.join(&path))
+            .find(|candidate| candidate.exists());
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        if let Some(name) = unset {
+            return Err(format!("there is no {} ({name} is not set)", path.display()));
+        }
+        crate::hub::resolve(text, &self.environment.variables).map_err(|error| error.to_string())
     }
 }

@@ -12,8 +12,16 @@ pub(super) fn flatten(config: &RunConfig) -> Vec<(&'static str, Value)> {
     optimizer(&config.optimizer, &mut out);
     scheduler(&config.scheduler, &mut out);
     model(&config.model, &mut out);
+    lora(config.lora.as_ref(), &mut out);
     device(&config.device, &mut out);
     eval(&config.eval, &mut out);
+    out
+}
+
+/// The keys that say all of a model.
+pub(super) fn of_model(model: &ModelConfig) -> Vec<(&'static str, Value)> {
+    let mut out = Vec::new();
+    self::model(model, &mut out);
     out
 }
 
@@ -51,9 +59,23 @@ fn training(t: &TrainingConfig, out: &mut Out) {
     let tokenizer = match t.tokenizer_type {
         TokenizerType::Char => "char",
         TokenizerType::Byte => "byte",
+        TokenizerType::Bpe => "bpe",
         TokenizerType::Pretokenised => "pretokenised",
     };
     out.push(("training_config.tokenizer_type", text(tokenizer)));
+    for (key, path) in [
+        ("training_config.tokenizer_path", &t.tokenizer_path),
+        ("training_config.validation_data_path", &t.validation_data_path),
+        ("transformer_config.model_path", &t.model_path),
+    ] {
+        if let Some(path) = path {
+            out.push((key, Value::Text(path.to_string_lossy().into_owned())));
+        }
+    }
+    if let Some(template) = &t.template {
+        out.push(("training_config.template", text(template)));
+    }
+    out.push(("training_config.validation_samples", size(t.validation_samples)));
     out.push((
         "training_config.validation_fraction",
         Value::Real(t.validation_fraction),
@@ -227,14 +249,11 @@ fn model(model: &ModelConfig, out: &mut Out) {
                 PositionalEmbedding::Fixed => "fixed",
             };
             out.push(("transformer_config.positional_embedding_type", text(positions)));
-            let runner = match g.runner_type {
-                RunnerType::Default => "default",
-                RunnerType::MemoryEfficient => "memory_efficient",
-            };
-            out.push(("transformer_config.runner_type", text(runner)));
+            out.push(("transformer_config.runner_type", runner(g.runner_type)));
             out.push(("transformer_config.bias", Value::Flag(g.bias)));
             out.push(("transformer_config.activation", activation(g.activation)));
         }
+        ModelConfig::Llama(l) => llama(l, out),
         ModelConfig::Linear(l) => {
             out.push(("transformer_config.model_type", text("linear")));
             out.push(("transformer_config.input_features", size(l.input_features)));
@@ -251,6 +270,82 @@ fn model(model: &ModelConfig, out: &mut Out) {
             out.push(("transformer_config.activation", activation(m.activation)));
         }
     }
+}
+
+fn runner(runner: RunnerType) -> Value {
+    text(match runner {
+        RunnerType::Default => "default",
+        RunnerType::MemoryEfficient => "memory_efficient",
+    })
+}
+
+fn llama(l: &LlamaConfig, out: &mut Out) {
+    out.push(("transformer_config.model_type", text("llama")));
+    for (key, value) in [
+        ("transformer_config.num_heads", l.num_heads),
+        ("transformer_config.num_groups", l.num_groups),
+        ("transformer_config.head_dim", l.head_dim),
+        ("transformer_config.embedding_dim", l.embedding_dim),
+        ("transformer_config.intermediate_dim", l.intermediate_dim),
+        ("transformer_config.num_blocks", l.num_blocks),
+        ("transformer_config.vocab_size", l.vocab_size),
+        ("transformer_config.max_sequence_length", l.max_sequence_length),
+    ] {
+        out.push((key, size(value)));
+    }
+    for (key, value) in [
+        ("transformer_config.dropout_prob", l.dropout_prob),
+        ("transformer_config.theta", l.theta),
+        ("transformer_config.norm_eps", l.norm_eps),
+    ] {
+        out.push((key, Value::Real(value)));
+    }
+    for (key, value) in [
+        ("transformer_config.weight_tying", l.weight_tying),
+        ("transformer_config.qkv_bias", l.qkv_bias),
+        ("transformer_config.output_bias", l.output_bias),
+        ("transformer_config.mlp_bias", l.mlp_bias),
+        ("transformer_config.qk_norm", l.qk_norm),
+    ] {
+        out.push((key, Value::Flag(value)));
+    }
+    out.push(("transformer_config.runner_type", runner(l.runner_type)));
+    match l.rope_scaling {
+        None => {}
+        Some(RopeScalingConfig::Linear { factor }) => {
+            out.push(("transformer_config.rope_scaling.type", text("linear")));
+            out.push(("transformer_config.rope_scaling.scaling_factor", Value::Real(factor)));
+        }
+        Some(RopeScalingConfig::Llama3 {
+            factor,
+            low_freq_factor,
+            high_freq_factor,
+            original_context_length,
+        }) => {
+            out.push(("transformer_config.rope_scaling.type", text("llama3")));
+            for (key, value) in [
+                ("transformer_config.rope_scaling.scaling_factor", factor),
+                ("transformer_config.rope_scaling.low_freq_factor", low_freq_factor),
+                ("transformer_config.rope_scaling.high_freq_factor", high_freq_factor),
+            ] {
+                out.push((key, Value::Real(value)));
+            }
+            let key = "transformer_config.rope_scaling.original_context_length";
+            out.push((key, size(original_context_length)));
+        }
+    }
+}
+
+fn lora(lora: Option<&LoraConfig>, out: &mut Out) {
+    let Some(l) = lora else { return };
+    out.push(("lora_config.rank", size(l.rank)));
+    out.push(("lora_config.alpha", Value::Real(l.alpha)));
+    out.push(("lora_config.use_rslora", Value::Flag(l.use_rslora)));
+    out.push(("lora_config.dropout", Value::Real(l.dropout)));
+    out.push(("lora_config.target_modules", Value::Texts(l.target_modules.clone())));
+    let also = Value::Texts(l.trainable_modules.clone());
+    out.push(("lora_config.trainable_modules", also));
+    out.push(("lora_config.is_bias_trainable", Value::Flag(l.is_bias_trainable)));
 }
 
 fn device(d: &DeviceConfig, out: &mut Out) {

@@ -19,6 +19,7 @@ mod flat;
 mod keys;
 mod load;
 mod mesh_flag;
+mod model;
 mod presets;
 mod reference;
 mod schedule;

@@ -203,6 +203,7 @@ fn describe(row: &Key) -> Value {
         Kind::Ints { min } => {
             json!({ "type": "array", "minItems": 1, "items": { "type": "integer", "minimum": *min as i64 } })
         }
+        Kind::Texts => json!({ "type": ["array", "string"], "items": { "type": "string" } }),
         Kind::Memory => json!({ "type": ["integer", "string"] }),
         Kind::Phases => {
             let prefix = format!("{}[].", row.path);

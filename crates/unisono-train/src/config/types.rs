@@ -18,6 +18,8 @@ pub struct RunConfig {
     pub scheduler: SchedulerConfig,
     /// What is trained: `transformer_config`.
     pub model: ModelConfig,
+    /// Low-rank adapters: `lora_config`; none trains the whole model.
+    pub lora: Option<LoraConfig>,
     /// The mesh and what it may use: `device_config`.
     pub device: DeviceConfig,
     /// How samples are drawn: `eval_config`.
@@ -54,6 +56,16 @@ pub struct TrainingConfig {
     /// How text becomes tokens. Default `char` (C++; the Python package says `bpe`), or pre-tokenised where
     /// `data_path` is such a file.
     pub tokenizer_type: TokenizerType,
+    /// The tokenizer of [`TokenizerType::Bpe`]: a `tokenizer.json` or its directory.
+    pub tokenizer_path: Option<PathBuf>,
+    /// The directory of the model that training starts from.
+    pub model_path: Option<PathBuf>,
+    /// A file of examples to validate on.
+    pub validation_data_path: Option<PathBuf>,
+    /// How an example becomes text; none is the default of its form.
+    pub template: Option<String>,
+    /// Answers that are written at each validation. Default 3.
+    pub validation_samples: usize,
     /// Share of the data kept for validation, from its end. Default 0.1; 0 turns validation off.
     pub validation_fraction: f64,
     /// What activations are, and what products multiply: f32 or bf16. Weights, gradients and optimizer state are f32.
@@ -104,6 +116,8 @@ pub enum TokenizerType {
     Char,
     /// One token a byte, 256 in all.
     Byte,
+    /// Subwords, by a file of Hugging Face's `tokenizers`.
+    Bpe,
     /// `data_path` holds tokens already; the text of a prompt cannot be encoded.
     Pretokenised,
 }
@@ -234,6 +248,8 @@ pub struct Phase {
 pub enum ModelConfig {
     /// A GPT-2-style language model.
     Gpt2(GptConfig),
+    /// A model of the Llama family.
+    Llama(LlamaConfig),
     /// Linear regression.
     Linear(LinearConfig),
     /// A multi-layer perceptron.
@@ -270,6 +286,87 @@ pub struct GptConfig {
     pub bias: bool,
     /// The MLP's activation. Default GELU in its tanh form, as in GPT-2.
     pub activation: Activation,
+}
+
+/// A model of the Llama family.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LlamaConfig {
+    /// Query heads. Default 6.
+    pub num_heads: usize,
+    /// Key/value heads, each shared by `num_heads / num_groups` query heads. Default 3.
+    pub num_groups: usize,
+    /// Elements of a head. Default `embedding_dim / num_heads`.
+    pub head_dim: usize,
+    /// Width. Default 384.
+    pub embedding_dim: usize,
+    /// Width of the MLP's middle. Default: two thirds of 4 × `embedding_dim`, rounded up to a multiple of 256.
+    pub intermediate_dim: usize,
+    /// Dropout's probability. Default 0.
+    pub dropout_prob: f64,
+    /// Blocks. Default 6.
+    pub num_blocks: usize,
+    /// Tokens of the vocabulary; as for [`GptConfig`], but a model that is loaded keeps its own.
+    pub vocab_size: usize,
+    /// Tokens of a sequence. Default 256.
+    pub max_sequence_length: usize,
+    /// Whether the head shares the embedding's weights. Default false.
+    pub weight_tying: bool,
+    /// Whether activations are kept or recomputed. Default keeps them.
+    pub runner_type: RunnerType,
+    /// Base of the rotary positions' frequencies. Default 500000.
+    pub theta: f64,
+    /// How they are stretched; none is not at all, the default.
+    pub rope_scaling: Option<RopeScalingConfig>,
+    /// Added to the mean square in norms. Default 1e-5.
+    pub norm_eps: f64,
+    /// Biases of queries, keys and values. Default false.
+    pub qkv_bias: bool,
+    /// A bias of the attention's output. Default false.
+    pub output_bias: bool,
+    /// Biases in the MLP. Default false.
+    pub mlp_bias: bool,
+    /// Norms of query and key heads. Default false; true for `model_type: qwen3`.
+    pub qk_norm: bool,
+}
+
+/// How rotary positions are stretched (`transformer_config.rope_scaling`).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub enum RopeScalingConfig {
+    /// All frequencies are divided by a factor.
+    Linear {
+        /// The factor.
+        factor: f64,
+    },
+    /// Llama 3's.
+    Llama3 {
+        /// The factor of long waves.
+        factor: f64,
+        /// What waves are long. Default 1.
+        low_freq_factor: f64,
+        /// What waves are short. Default 4.
+        high_freq_factor: f64,
+        /// Longest sequence of the first training.
+        original_context_length: usize,
+    },
+}
+
+/// Low-rank adapters (`lora_config`).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LoraConfig {
+    /// Inner dimension. Default 8.
+    pub rank: usize,
+    /// The product is multiplied by `alpha / rank`. Default 16.
+    pub alpha: f64,
+    /// Or by `alpha / √rank`. Default false.
+    pub use_rslora: bool,
+    /// Probability of dropout of the adapters' input. Default 0.
+    pub dropout: f64,
+    /// Layers that get adapters, by name or regular expression; none means all.
+    pub target_modules: Vec<String>,
+    /// Parameters of the model that are trained as well.
+    pub trainable_modules: Vec<String>,
+    /// Whether biases are trained as well. Default false.
+    pub is_bias_trainable: bool,
 }
 
 /// Where positions come from (`transformer_config.positional_embedding_type`).
@@ -356,4 +453,43 @@ pub struct EvalConfig {
     pub top_p: f64,
     /// Divides positive and multiplies negative logits of tokens already there; 1 is off. Default 1.
     pub repetition_penalty: f64,
+}
+
+impl ModelConfig {
+    /// Tokens of the vocabulary and of a sequence, if it is a language model.
+    pub fn language(&self) -> Option<(usize, usize)> {
+        match self {
+            Self::Gpt2(c) => Some((c.vocab_size, c.max_sequence_length)),
+            Self::Llama(c) => Some((c.vocab_size, c.max_sequence_length)),
+            Self::Linear(_) | Self::Mlp(_) => None,
+        }
+    }
+
+    /// The same with activations kept or recomputed.
+    pub fn with_runner(&self, runner: RunnerType) -> ModelConfig {
+        let mut model = self.clone();
+        match &mut model {
+            Self::Gpt2(c) => c.runner_type = runner,
+            Self::Llama(c) => c.runner_type = runner,
+            Self::Linear(_) | Self::Mlp(_) => {}
+        }
+        model
+    }
+}
+
+impl DataPath {
+    /// The file of examples to answer, if that is what it is.
+    pub fn examples(&self) -> Option<&std::path::Path> {
+        match self {
+            Self::Path(path) => path
+                .extension()
+                .is_some_and(|extension| {
+                    ["jsonl", "ndjson"]
+                        .iter()
+                        .any(|known| extension.eq_ignore_ascii_case(known))
+                })
+                .then_some(path),
+            Self::BuiltIn | Self::Random => None,
+        }
+    }
 }

@@ -13,6 +13,7 @@ pub(super) enum Value {
     Real(f64),
     Text(String),
     Ints(Vec<i128>),
+    Texts(Vec<String>),
     /// Phases of a schedule: each a map from the last word of a key's path.
     Phases(Vec<BTreeMap<&'static str, Value>>),
 }
@@ -27,6 +28,10 @@ impl std::fmt::Display for Value {
             Self::Real(real) => write!(f, "{real:?}"),
             Self::Text(text) => f.write_str(&quoted(text)),
             Self::Ints(ints) => write!(f, "{ints:?}"),
+            Self::Texts(texts) => {
+                let texts: Vec<String> = texts.iter().map(|text| quoted(text)).collect();
+                write!(f, "[{}]", texts.join(", "))
+            }
             Self::Phases(phases) => {
                 let phases: Vec<String> = phases
                     .iter()
@@ -74,6 +79,7 @@ pub(super) fn read(key: &Key, name: &str, node: &Node, findings: &mut Findings) 
     match &key.kind {
         Kind::Phases => return read_phases(key, name, node, findings),
         Kind::Ints { min } => return read_ints(key, name, *min, node, findings),
+        Kind::Texts => return read_texts(name, node, findings),
         _ => {}
     }
     let Content::Scalar { text, plain } = &node.content else {
@@ -153,7 +159,7 @@ fn scalar(kind: &Kind, written: &str, plain: bool) -> Result<Value, Refusal> {
         }
         Kind::Choice(choices) => Err(Refusal::Choice(choices)),
         Kind::Memory => memory(text).map(Value::Int).ok_or(Refusal::Kind),
-        Kind::Ints { .. } | Kind::Phases | Kind::Any => Ok(Value::Text(text.to_string())),
+        Kind::Ints { .. } | Kind::Texts | Kind::Phases | Kind::Any => Ok(Value::Text(text.to_string())),
     }
 }
 
@@ -168,6 +174,7 @@ pub(super) fn wanted(kind: &Kind) -> String {
         Kind::Path => "a path".to_string(),
         Kind::Choice(choices) => format!("one of {}", listed(&words(choices), "or")),
         Kind::Ints { min } => format!("a list of whole numbers of at least {min}, as [1, 2]"),
+        Kind::Texts => "a list of texts, as [q_proj, v_proj]".to_string(),
         Kind::Memory => "an amount of memory, as 12GB, 512MiB or a whole number of bytes".to_string(),
         Kind::Phases => "a list of phases, as [{type: linear, steps: 100}, {type: cosine}]".to_string(),
         Kind::Any => "a value".to_string(),
@@ -231,7 +238,8 @@ pub(super) fn nearest<'a>(text: &str, words: impl Iterator<Item = &'a str>) -> O
     let distance = |word: &str| {
         let word = word.to_ascii_lowercase();
         let far = strsim::osa_distance(&lower, &word);
-        let near = far <= (word.len().max(lower.len()) / 3).max(1);
+        // Nothing is near a name of which nothing stays.
+        let near = far <= (word.len().max(lower.len()) / 3).max(1) && far < word.len();
         // `batch` for `batch_size`: the beginning of a name, if it is long enough to mean something.
         let begins = lower.len() >= 4 && word.starts_with(&lower);
         (near || begins).then_some(if begins { 0 } else { far })
@@ -271,6 +279,25 @@ fn read_ints(key: &Key, name: &str, min: i128, node: &Node, findings: &mut Findi
         }
     }
     good.then_some(Value::Ints(ints))
+}
+
+fn read_texts(name: &str, node: &Node, findings: &mut Findings) -> Option<Value> {
+    let items = match &node.content {
+        Content::List(items) => items.iter().collect(),
+        _ => vec![node],
+    };
+    let mut texts = Vec::new();
+    for item in items {
+        match &item.content {
+            Content::Scalar { text, .. } if !text.is_empty() && !text.contains('\0') => texts.push(text.clone()),
+            _ => {
+                let message = format!("{name} needs {}, found {} in it", wanted(&Kind::Texts), item.shown());
+                findings.problem(Some(item.place.clone()), message);
+                return None;
+            }
+        }
+    }
+    Some(Value::Texts(texts))
 }
 
 fn read_phases(key: &Key, name: &str, node: &Node, findings: &mut Findings) -> Option<Value> {

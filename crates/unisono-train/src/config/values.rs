@@ -49,17 +49,10 @@ impl Values {
 
     /// A key's value, or its default; `None` where it has neither.
     pub fn value(&self, path: &'static str) -> Option<Value> {
-        if let Some((value, _)) = self.map.get(path) {
-            return Some(value.clone());
+        match self.map.get(path) {
+            Some((value, _)) => Some(value.clone()),
+            None => default_of(path),
         }
-        let row = keys::known(path);
-        if row.default.is_empty() {
-            return None;
-        }
-        let mut findings = Findings::default();
-        let node = yaml::parse(row.default, &Origin::Table, &mut findings);
-        let value = node.and_then(|node| value::read(row, path, &node, &mut findings));
-        Some(value.unwrap_or_else(|| panic!("bug in unisono: the default of {path} cannot be read: {findings:?}")))
     }
 
     /// A flag.
@@ -116,4 +109,24 @@ impl Values {
             _ => panic!("bug in unisono: {path} has no list as its default"),
         }
     }
+
+    /// A list of texts that has a default.
+    pub fn texts(&self, path: &'static str) -> Vec<String> {
+        match self.value(path) {
+            Some(Value::Texts(texts)) => texts,
+            _ => panic!("bug in unisono: {path} has no list of texts as its default"),
+        }
+    }
+}
+
+/// A key's default, if it has one.
+pub(super) fn default_of(path: &'static str) -> Option<Value> {
+    let row = keys::known(path);
+    if row.default.is_empty() {
+        return None;
+    }
+    let mut findings = Findings::default();
+    let node = yaml::parse(row.default, &Origin::Table, &mut findings);
+    let value = node.and_then(|node| value::read(row, path, &node, &mut findings));
+    Some(value.unwrap_or_else(|| panic!("bug in unisono: the default of {path} cannot be read: {findings:?}")))
 }

@@ -158,18 +158,9 @@ pub(super) fn memory_problem(
     };
     let mut advice = Vec::new();
     let mut recompute = config.clone();
-    if let crate::config::ModelConfig::Gpt2(model) = &mut recompute.model {
-        model.runner_type = crate::config::RunnerType::MemoryEfficient;
-    }
+    recompute.model = config.model.with_runner(crate::config::RunnerType::MemoryEfficient);
     for (candidate, word) in [(config, ""), (&recompute, " with runner_type: memory_efficient")] {
-        let spec = ModelSpec::of(
-            candidate,
-            match spec {
-                ModelSpec::Gpt(c) => Some(c.vocab_size),
-                ModelSpec::Llama(c) => Some(c.vocab_size),
-                ModelSpec::Perceptron(_) => None,
-            },
-        );
+        let spec = ModelSpec::of(candidate, spec.vocab_size());
         let smaller = (1..=batch.per_device())
             .rev()
             .filter(|per| batch.per_device().is_multiple_of(*per))

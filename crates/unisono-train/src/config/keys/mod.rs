@@ -4,12 +4,13 @@
 //! schema and `docs/configuration.md`. A new key is one row here, one field in `types` and one line each in `build`
 //! and `flat`.
 
+mod lora;
 mod model;
 mod optimizer;
 mod sections;
 mod training;
 
-pub(super) use model::FOREIGN_TO_GPT;
+pub(super) use model::{FOREIGN, OF_LLAMA};
 
 /// One key.
 #[derive(Debug)]
@@ -63,6 +64,8 @@ pub(super) enum Kind {
     Choice(&'static [Choice]),
     /// A list of whole numbers of at least this much.
     Ints { min: i128 },
+    /// A list of texts; one text alone is a list of one.
+    Texts,
     /// Bytes: `12GB`, `512MiB` or a whole number.
     Memory,
     /// The phases of a sequential schedule; their keys are rows `….phases[].key`.
@@ -240,6 +243,14 @@ pub(super) const SECTIONS: &[(&str, &str)] = &[
         "transformer_config",
         "The model; usually in a file of its own, named by `training_config.model_config`.",
     ),
+    (
+        "transformer_config.rope_scaling",
+        "llama: how rotary positions are stretched for sequences longer than those of the first training.",
+    ),
+    (
+        "lora_config",
+        "Low-rank adapters: where this section is, the model's own weights stay as they are.",
+    ),
     ("device_config", "The mesh of devices and what it may use."),
     ("eval_config", "How samples are drawn."),
     (
@@ -254,6 +265,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Key> {
         .iter()
         .chain(optimizer::KEYS)
         .chain(model::KEYS)
+        .chain(lora::KEYS)
         .chain(sections::KEYS)
 }
 

@@ -94,6 +94,4 @@ pub const KEYS: &[Key] = &[
     no_meaning("multihost_config.num_workers", ONE_PROCESS),
     no_meaning("multihost_config.socket_type", ONE_PROCESS),
     no_meaning("multihost_config.pipeline_parallel_config", ONE_PROCESS),
-    not_built("lora_config", &[], "low-rank adaptation (lora_config)"),
-    not_built("training_config.lora_config", &[], "low-rank adaptation (lora_config)"),
 ];

@@ -7,7 +7,6 @@ const TOKENIZERS: &[Choice] = &[
     built("byte"),
     built("pretokenised"),
     spelling("pretokenized", "pretokenised"),
-    // Accepted where data_path holds tokens already; `build` decides.
     built("bpe"),
 ];
 
@@ -89,17 +88,43 @@ pub const KEYS: &[Key] = &[
         "training_config.data_path",
         Kind::Path,
         "built-in",
-        "A file of text or of tokens; `built-in` is the corpus that the program makes itself, `random` draws random \
+        "A file of text, of tokens, or of examples to answer (.jsonl: one object a line with prompt and response, \
+         prompt and completion, instruction, input and output, or messages); `built-in` is the corpus that the program makes itself, `random` draws random \
          tokens (rows for the linear and mlp models). (tt-train's C++: data/shakespeare.txt.)",
     ),
     read(
         "training_config.tokenizer_type",
         Kind::Choice(TOKENIZERS),
         "",
-        "char: one token a character. byte: one token a byte. pretokenised: data_path holds tokens. bpe: not \
-         built yet, \
-         but accepted where data_path is a file of tokens (.yaml, .yml, .csv, .bin, .idx). Default: pretokenised for \
-         such a file, otherwise char. (tt-train's Python package: bpe.)",
+        "char: one token a character. byte: one token a byte. bpe: by tokenizer_path. pretokenised: data_path holds \
+         tokens. Default: pretokenised for a file of tokens (.yaml, .yml, .csv, .bin, .idx), bpe where tokenizer_path or \
+         model_path is given, otherwise char. (tt-train's Python package: bpe.)",
+    ),
+    read(
+        "training_config.tokenizer_path",
+        Kind::Path,
+        "",
+        "A tokenizer.json, its directory, or org/name in the local Hugging Face cache. Default: that of model_path.",
+    ),
+    read(
+        "training_config.validation_data_path",
+        Kind::Path,
+        "",
+        "A file of examples to validate on (.jsonl), in place of a share of data_path. Unisono's own key.",
+    ),
+    read(
+        "training_config.template",
+        Kind::Text,
+        "",
+        "How an example becomes text: question-answer (### Question: … ### Answer: …), alpaca, plain, chat (the tokenizer's \
+         chat template), or a text with {prompt} and {response}. Default: chat for messages, otherwise question-answer. \
+         Unisono's own key.",
+    ),
+    read(
+        "training_config.validation_samples",
+        size(0),
+        "3",
+        "Answers that are written to validation.txt at each validation, of examples (.jsonl). Unisono's own key.",
     ),
     read(
         "training_config.validation_fraction",
@@ -303,10 +328,6 @@ pub const KEYS: &[Key] = &[
     no_meaning(
         "training_config.use_moreh_adamw",
         "it picks another kernel for the same arithmetic",
-    ),
-    no_meaning(
-        "training_config.tokenizer_path",
-        "char and byte need no tokenizer file, and bpe is not built yet",
     ),
     no_meaning("training_config.total_steps", "a schedule is as long as the run"),
     no_meaning(

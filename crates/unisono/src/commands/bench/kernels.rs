@@ -213,7 +213,7 @@ fn updates(device: &MeshDevice, filter: &str) -> Result<Vec<Kernel>> {
         }
         let mut table = Parameters::with_dtype(device, dtype);
         let weight = table.normal("weight", vec![whole(SIZE / 1024), whole(1024)], 0.02)?;
-        let parameters = table.finish().trainable;
+        let parameters = table.finish();
         let config = AdamWConfig {
             beta1: 0.9,
             beta2: 0.99,

@@ -1,17 +1,16 @@
 //! The data of a run: what its configuration names, ready to be read step by step.
 
-use crate::config::{DataPath, ModelConfig, RunConfig, TokenizerType};
-use crate::error::{Result, TrainError};
-use unisono_data::{
-    Batch, IGNORE, Prefetcher, Sampler, Tokenizer, Tokens, TrainBatches, Trigram, ValidationBatches, Windows, corpus,
-    files, split, text, token_file,
-};
-use unisono_kernels::philox::Stream;
+mod regression;
+mod text;
 
-/// Random tokens that `data_path: random` pretends to hold.
-const RANDOM_TOKENS: usize = 1 << 24;
-/// Random sites of synthetic rows.
-const ROWS_SITE: u32 = 0x4000_0000;
+pub use regression::RegressionData;
+pub use text::TextData;
+
+use crate::config::RunConfig;
+use crate::error::Result;
+use unisono_data::{
+    Batch, IGNORE, Prefetcher, Sampler, Tokenizer, Tokens, TrainBatches, Trigram, ValidationBatches, files,
+};
 
 /// Values of a batch, a row of `width` for each sequence (sample).
 #[derive(Clone, Debug, PartialEq)]
@@ -49,80 +48,16 @@ pub enum Dataset {
     Regression(RegressionData),
 }
 
-/// Text or tokens.
-pub struct TextData {
-    /// How text becomes tokens; `None` for data that is tokens already.
-    pub tokenizer: Option<Tokenizer>,
-    /// Entries of the vocabulary.
-    pub vocab_size: usize,
-    /// Where it came from.
-    pub source: String,
-    /// Training part.
-    pub train: Tokens,
-    /// Validation part; may be empty.
-    pub validation: Tokens,
-    /// Windows of the training part.
-    pub windows: Windows,
-    /// Hash of the tokens.
-    pub digest: String,
-}
-
-/// Rows of numbers: `y = x W + noise`, drawn by element, so that nothing is stored.
-pub struct RegressionData {
-    inputs: usize,
-    outputs: usize,
-    law: Vec<f32>,
-    noise: f32,
-    seed: u64,
-    /// Samples to train on.
-    pub train: u64,
-    /// Samples to validate on.
-    pub validation: u64,
-}
-
 impl Dataset {
     /// Loads what `config` names.
     ///
     /// # Errors
     /// A file that cannot be read or does not hold enough.
     pub fn load(config: &RunConfig) -> Result<Dataset> {
-        let t = &config.training;
-        let (inputs, outputs) = match &config.model {
-            ModelConfig::Gpt2(model) => {
-                return Ok(Dataset::Text(TextData::load(
-                    config,
-                    model.vocab_size,
-                    model.max_sequence_length,
-                )?));
-            }
-            ModelConfig::Linear(model) => (model.input_features, model.output_features),
-            ModelConfig::Mlp(model) => (model.input_features, model.output_features),
-        };
-        let stream = Stream {
-            seed: t.seed,
-            site: ROWS_SITE,
-            step: 0,
-        };
-        let mut law = vec![0.0; inputs * outputs];
-        unisono_kernels::random::fill_uniform(&stream, 0, -1.0, 1.0, &mut law);
-        let validation = (t.num_samples as f64 * t.validation_fraction) as u64;
-        let train = t.num_samples as u64 - validation;
-        if train == 0 {
-            return Err(TrainError::Refused(format!(
-                "training_config.num_samples is {} and validation_fraction {}: no sample is left to train on",
-                t.num_samples, t.validation_fraction
-            )));
+        if let Some((vocab_size, max_sequence_length)) = config.model.language() {
+            return Ok(Dataset::Text(TextData::load(config, vocab_size, max_sequence_length)?));
         }
-        let noise = t.noise as f32;
-        Ok(Dataset::Regression(RegressionData {
-            inputs,
-            outputs,
-            law,
-            noise,
-            seed: t.seed,
-            train,
-            validation,
-        }))
+        Ok(Dataset::Regression(RegressionData::load(config)?))
     }
 
     /// Different samples (windows of stride 1) of the training part.
@@ -218,7 +153,7 @@ impl Dataset {
                     batch.targets[present * width..].fill(IGNORE);
                     Ok(())
                 })?;
-                Ok(Steps::Text { prefetcher, width })
+                Ok(Steps::Text { prefetcher })
             }
             Dataset::Regression(data) => Ok(Steps::Regression {
                 data: data.clone_law(),
@@ -272,81 +207,12 @@ pub fn grouped(n: u64) -> String {
     text
 }
 
-impl TextData {
-    fn load(config: &RunConfig, vocab_size: usize, seq_len: usize) -> Result<TextData> {
-        let t = &config.training;
-        let (tokenizer, tokens, source) = match (&t.data_path, t.tokenizer_type) {
-            (DataPath::Random, _) => (
-                None,
-                Tokens::random(t.seed, RANDOM_TOKENS, vocab_size)?,
-                "random tokens".into(),
-            ),
-            (DataPath::BuiltIn, kind) => {
-                let text = corpus::stories();
-                let (tokenizer, tokens) = tokenise(kind, &text, "the built-in corpus")?;
-                (Some(tokenizer), tokens, "built-in corpus of stories".into())
-            }
-            (DataPath::Path(path), TokenizerType::Pretokenised) => (
-                None,
-                token_file::load_tokens(path, Some(vocab_size))?,
-                path.display().to_string(),
-            ),
-            (DataPath::Path(path), TokenizerType::Byte) => {
-                let bytes = text::read_bytes(path)?;
-                let ids = bytes.iter().map(|byte| u32::from(*byte)).collect();
-                let place = path.display().to_string();
-                (Some(Tokenizer::Byte), Tokens::from_vec(ids, 256, &place)?, place)
-            }
-            (DataPath::Path(path), kind) => {
-                let place = path.display().to_string();
-                let (tokenizer, tokens) = tokenise(kind, &text::read_text(path)?.text, &place)?;
-                (Some(tokenizer), tokens, place)
-            }
-        };
-        let vocab_size = tokenizer.as_ref().map_or(tokens.vocab_size(), Tokenizer::vocab_size);
-        let digest = match t.data_path {
-            DataPath::Random => files::hash_bytes(format!("random {} {vocab_size}", t.seed).as_bytes()),
-            _ => {
-                let mut bytes = Vec::with_capacity(4 * tokens.len());
-                tokens.iter().for_each(|id| bytes.extend_from_slice(&id.to_le_bytes()));
-                files::hash_bytes(&bytes)
-            }
-        };
-        let (train, validation) = match t.validation_fraction {
-            0.0 => (tokens.clone(), tokens.slice(tokens.len()..tokens.len())),
-            fraction => split(&tokens, fraction)?,
-        };
-        let windows = Windows::new(train.clone(), seq_len)?;
-        Ok(TextData {
-            tokenizer,
-            vocab_size,
-            source,
-            train,
-            validation,
-            windows,
-            digest,
-        })
-    }
-}
-
-fn tokenise(kind: TokenizerType, text: &str, place: &str) -> Result<(Tokenizer, Tokens)> {
-    let tokenizer = match kind {
-        TokenizerType::Byte => Tokenizer::Byte,
-        TokenizerType::Char | TokenizerType::Pretokenised => Tokenizer::char_from_text(text)?,
-    };
-    let ids = tokenizer.encode(text)?;
-    let tokens = Tokens::from_vec(ids, tokenizer.vocab_size(), place)?;
-    Ok((tokenizer, tokens))
-}
-
 /// Batches of optimizer steps, one after the other.
 pub enum Steps {
     /// Prepared by a thread.
     Text {
         /// The thread.
         prefetcher: Prefetcher,
-        /// Tokens of a sequence.
-        width: usize,
     },
     /// Drawn on the spot.
     Regression {
@@ -368,9 +234,9 @@ impl Steps {
     /// Data that cannot be read.
     pub fn next_step(&mut self) -> Result<StepData> {
         match self {
-            Steps::Text { prefetcher, width } => {
+            Steps::Text { prefetcher } => {
                 let batch = prefetcher.next_batch()?;
-                Ok(text_step(&batch, *width))
+                Ok(text_step(&batch))
             }
             Steps::Regression {
                 data,
@@ -388,13 +254,13 @@ impl Steps {
     }
 }
 
-fn text_step(batch: &Batch, width: usize) -> StepData {
+fn text_step(batch: &Batch) -> StepData {
     StepData {
         num_targets: batch.num_targets(),
         inputs: Rows::Tokens(batch.inputs.clone()),
-        input_width: width,
+        input_width: batch.seq_len,
         targets: Rows::Tokens(batch.targets.clone()),
-        target_width: width,
+        target_width: batch.seq_len,
     }
 }
 
@@ -441,7 +307,7 @@ impl Validation<'_> {
                 let mut batch = Batch::default();
                 batches.fill(first, self.sequences, &mut batch)?;
                 batch.targets[real * batches.seq_len()..].fill(IGNORE);
-                text_step(&batch, batches.seq_len())
+                text_step(&batch)
             }
             ValidationSource::Regression(data) => {
                 let samples: Vec<u64> = (0..real).map(|i| data.train + (first + i) as u64).collect();
@@ -449,48 +315,5 @@ impl Validation<'_> {
             }
         };
         Ok((data, real))
-    }
-}
-
-impl RegressionData {
-    fn clone_law(&self) -> RegressionData {
-        RegressionData {
-            law: self.law.clone(),
-            ..*self
-        }
-    }
-
-    /// The rows of these samples, filled up with zeros to `count`.
-    fn rows(&self, samples: &[u64], count: usize) -> StepData {
-        let mut x = vec![0.0; count * self.inputs];
-        let mut y = vec![0.0; count * self.outputs];
-        let rows = Stream {
-            seed: self.seed,
-            site: ROWS_SITE + 1,
-            step: 0,
-        };
-        let noise = Stream {
-            seed: self.seed,
-            site: ROWS_SITE + 2,
-            step: 0,
-        };
-        for (i, sample) in samples.iter().enumerate() {
-            let x = &mut x[i * self.inputs..(i + 1) * self.inputs];
-            unisono_kernels::random::fill_uniform(&rows, sample * self.inputs as u64, -1.0, 1.0, x);
-            let y = &mut y[i * self.outputs..(i + 1) * self.outputs];
-            unisono_kernels::random::fill_normal(&noise, sample * self.outputs as u64, 0.0, self.noise, y);
-            for (j, y) in y.iter_mut().enumerate() {
-                for (k, x) in x.iter().enumerate() {
-                    *y += x * self.law[k * self.outputs + j];
-                }
-            }
-        }
-        StepData {
-            inputs: Rows::Numbers(x),
-            input_width: self.inputs,
-            targets: Rows::Numbers(y),
-            target_width: self.outputs,
-            num_targets: samples.len() * self.outputs,
-        }
     }
 }
