@@ -37,7 +37,12 @@ impl Sample {
 ///
 /// # Errors
 /// Broken weights, or a failed command.
-pub fn write(model: &dyn LanguageModel, data: &TextData, tokenizer: &Tokenizer, sampling: Sampling) -> Result<Sample, Failure> {
+pub fn write(
+    model: &dyn LanguageModel,
+    data: &TextData,
+    tokenizer: &Tokenizer,
+    sampling: Sampling,
+) -> Result<Sample, Failure> {
     let first = tokenizer.encode("\n").ok().filter(|ids| ids.len() == 1);
     let mut ids = first.unwrap_or_else(|| data.train.get(0).into_iter().collect());
     let begin = ids.len();
