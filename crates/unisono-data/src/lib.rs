@@ -43,7 +43,7 @@ pub use ngram::Trigram;
 pub use prefetch::Prefetcher;
 pub use sampler::Sampler;
 pub use split::split;
-pub use tokenizer::{HfTokenizer, StreamDecoder, Tokenizer};
+pub use tokenizer::{BpeOptions, HfTokenizer, StreamDecoder, Tokenizer, train_bpe};
 pub use tokens::Tokens;
 pub use weights::{TensorSpec, Weights, write_safetensors};
 pub use windows::Windows;

@@ -47,6 +47,11 @@ impl Parameter {
         self.spec.dims.iter().map(|d| d.len).product()
     }
 
+    /// Whether it belongs to an adapter and not to the model itself.
+    pub fn is_adapter(&self) -> bool {
+        self.name.ends_with(".lora_A.weight") || self.name.ends_with(".lora_B.weight")
+    }
+
     /// Whether its rows (its first of two dimensions) may be cut over devices, on this mesh or another.
     pub fn rows_can_be_cut(&self) -> bool {
         self.spec.dims.len() > 1 && self.spec.dims[0].axis.is_some()

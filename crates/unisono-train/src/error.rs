@@ -16,6 +16,9 @@ pub enum TrainError {
     /// From a checkpoint.
     #[error(transparent)]
     Checkpoint(#[from] crate::checkpoint::CheckpointError),
+    /// From a model's directory.
+    #[error(transparent)]
+    Hub(#[from] crate::hub::HubError),
     /// A loss or gradient that is no number.
     #[error(
         "step {step}: the {what} is {value}; no update was made in this step or after it. {kept}. A lower learning rate \

@@ -15,6 +15,7 @@ pub mod model;
 pub mod plan;
 pub mod run;
 mod shards;
+pub mod start;
 pub mod step;
 
 pub use error::{Result, TrainError};

@@ -194,12 +194,12 @@ impl ModelSpec {
         })
     }
 
-    /// Floating-point operations of training on one sequence, as the field counts them (PaLM, appendix B): six a matrix
+    /// Floating-point operations of training on one sequence of `tokens` tokens (one sample), as the field counts them (PaLM, appendix B): six a matrix
     /// parameter and token, and twelve a layer for each (query, seen key, feature) of attention, half of which is masked.
-    pub fn training_flops_per_sequence(&self) -> f64 {
+    pub fn training_flops_per_sequence(&self, tokens: usize) -> f64 {
         match self {
             ModelSpec::Gpt(c) => {
-                let (t, e) = (c.max_sequence_length as f64, c.embedding_dim as f64);
+                let (t, e) = (tokens as f64, c.embedding_dim as f64);
                 let head = e / c.num_heads as f64;
                 let fused = e + 2.0 * c.num_groups as f64 * head;
                 let block = e * fused + e * e + 2.0 * e * c.intermediate_dim as f64;
@@ -207,7 +207,7 @@ impl ModelSpec {
                 products + 12.0 * c.num_blocks as f64 * e * t * t / 2.0
             }
             ModelSpec::Llama(c) => {
-                let (t, e) = (c.max_sequence_length as f64, c.embedding_dim as f64);
+                let (t, e) = (tokens as f64, c.embedding_dim as f64);
                 let queries = c.num_heads as f64 * c.head_dim as f64;
                 let keys = c.num_groups as f64 * c.head_dim as f64;
                 let block = 2.0 * e * queries + 2.0 * e * keys + 3.0 * e * c.intermediate_dim as f64;

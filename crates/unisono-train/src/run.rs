@@ -14,6 +14,7 @@ use crate::error::{Result, TrainError};
 use crate::evaluate::{Evaluation, evaluate};
 use crate::metrics::{MetricsFile, Tracker};
 use crate::plan::Plan;
+use crate::start::load_base;
 use crate::step::Trainer;
 use session::Session;
 use std::io::Write;
@@ -56,12 +57,16 @@ impl Run {
         resume: Option<&Checkpoint>,
     ) -> Result<(Run, Vec<String>)> {
         let trainer = Trainer::new(device, &config, &plan.spec, plan.batch, plan.steps)?;
+        // A checkpoint holds what was trained: all of the model, or its adapters.
+        if resume.is_none() || config.lora.is_some() {
+            load_base(&trainer.model, &config, &plan.spec)?;
+        }
         let data_digest = dataset.digest();
         let mut state = State {
             seed: config.training.seed,
             ..State::default()
         };
-        let mut notes = Vec::new();
+        let mut notes = dataset.notes().to_vec();
         if let Some(checkpoint) = resume {
             let manifest = checkpoint.manifest();
             if manifest.data_digest != data_digest {
@@ -74,9 +79,8 @@ impl Run {
                 )));
             }
             let model = trainer.model.as_model();
-            notes = checkpoint
-                .restore(model.parameters(), trainer.optimizer.as_ref())?
-                .warnings;
+            let restored = checkpoint.restore(model.parameters(), trainer.optimizer.as_ref())?;
+            notes.extend(restored.warnings);
             state = manifest.state.clone();
             if state.step >= plan.steps {
                 notes.push(format!(
@@ -114,6 +118,9 @@ impl Run {
         })?;
         if let Some(tokenizer) = dataset.tokenizer() {
             tokenizer.save(&directory.join("tokenizer.json"))?;
+            for (name, bytes) in tokenizer.companions() {
+                atomic_write(&directory.join(name), |file| file.write_all(bytes))?;
+            }
         }
         let (metrics, note) = MetricsFile::open(&directory.join("metrics.jsonl"), state.step)?;
         notes.extend(note);

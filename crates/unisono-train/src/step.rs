@@ -19,6 +19,8 @@ pub struct BatchPlan {
     pub accumulation: usize,
     /// Devices that share the batch.
     pub data_parallel: usize,
+    /// Targets of a sequence (sample) of the widest batch.
+    pub width: usize,
 }
 
 impl BatchPlan {

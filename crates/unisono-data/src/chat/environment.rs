@@ -67,7 +67,8 @@ pub(super) fn without_generation_tags(source: &str) -> String {
     while let Some(at) = rest.find("{%") {
         let (before, tag) = rest.split_at(at);
         text.push_str(before);
-        let Some(end) = tag.find("%}") else {
+        // `{%}` begins a tag and does not end it.
+        let Some(end) = tag[2..].find("%}").map(|end| end + 2) else {
             rest = tag;
             break;
         };

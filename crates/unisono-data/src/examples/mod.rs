@@ -171,6 +171,16 @@ impl Examples {
         Ok((examples, report))
     }
 
+    /// The examples but the last `kept`, and these.
+    pub fn split(mut self, kept: usize) -> (Examples, Examples) {
+        let at = self.examples.len().saturating_sub(kept);
+        let last = Examples {
+            examples: self.examples.split_off(at),
+            vocab_size: self.vocab_size,
+        };
+        (self, last)
+    }
+
     /// The number of examples.
     pub fn len(&self) -> usize {
         self.examples.len()

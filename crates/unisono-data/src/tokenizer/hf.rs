@@ -5,11 +5,13 @@ use super::settings::Settings;
 use crate::DataError;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::Value;
 use std::collections::HashSet;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use tokenizers::normalizers::Precompiled;
 use tokenizers::{ModelWrapper, Tokenizer as Library};
 
 /// Largest `tokenizer.json` that is read: those of vocabularies of a quarter of a million tokens have 35 MB.
@@ -84,8 +86,10 @@ impl HfTokenizer {
             place: place.to_string(),
             problem,
         };
+        let looked_at: Looked = serde_json::from_str(&json).map_err(|error| refused(error.to_string()))?;
+        check_precompiled(&looked_at.normalizer).map_err(refused)?;
         let mut library = guarded(|| Library::from_bytes(json.as_bytes())).map_err(refused)?;
-        check_added(&library, &json).map_err(refused)?;
+        check_added(&library, looked_at.added_tokens).map_err(refused)?;
         // Both would silently change what a text's tokens are.
         library
             .with_truncation(None)
@@ -289,21 +293,36 @@ impl Shared {
     }
 }
 
+/// The parts of the file that are looked at apart from the crate.
+#[derive(Deserialize)]
+struct Looked {
+    #[serde(default)]
+    added_tokens: Vec<Added>,
+    #[serde(default)]
+    normalizer: Value,
+}
+
+#[derive(Deserialize)]
+struct Added {
+    id: u32,
+    content: String,
+}
+
+/// Reads the character maps in a normaliser by themselves: where one is broken, the crate panics, with words on the terminal.
+fn check_precompiled(normalizer: &Value) -> Result<(), String> {
+    if normalizer["type"] == "Precompiled"
+        && let Err(error) = Precompiled::deserialize(normalizer)
+    {
+        return Err(format!("its normalizer's precompiled_charsmap is broken: {error}"));
+    }
+    let inner = normalizer["normalizers"].as_array();
+    inner.into_iter().flatten().try_for_each(check_precompiled)
+}
+
 /// Whether the tokens that the file adds to its model have got the ids that it names: the crate gives them others, in the order of the
 /// list, where they leave a hole, and weights would then belong to other tokens.
-fn check_added(library: &Library, json: &str) -> Result<(), String> {
-    #[derive(Deserialize)]
-    struct File {
-        #[serde(default)]
-        added_tokens: Vec<Added>,
-    }
-    #[derive(Deserialize)]
-    struct Added {
-        id: u32,
-        content: String,
-    }
-    let file: File = serde_json::from_str(json).map_err(|error| error.to_string())?;
-    for added in file.added_tokens {
+fn check_added(library: &Library, added_tokens: Vec<Added>) -> Result<(), String> {
+    for added in added_tokens {
         let has = library.token_to_id(&added.content);
         // An empty token is passed over by the crate, and never found in a text.
         if has != Some(added.id) && !added.content.is_empty() {

@@ -1,14 +1,17 @@
 //! Between text and token ids: one id per character, one per byte, or the tokens of a Hugging Face `tokenizer.json`.
 //!
 //! [`characters`]: the vocabulary of a character tokenizer; [`hf`]: `tokenizer.json`; [`settings`]: what the files beside it say;
-//! [`pieces`]: how its tokens become text; [`stream`]: decoding one id at a time.
+//! [`pieces`]: how its tokens become text; [`stream`]: decoding one id at a time; [`bpe`]: training a
+//! byte-level BPE.
 
+mod bpe;
 mod characters;
 mod hf;
 mod pieces;
 mod settings;
 mod stream;
 
+pub use bpe::{BpeOptions, END_OF_TEXT, train_bpe};
 pub use characters::CharVocabulary;
 pub use hf::HfTokenizer;
 pub use stream::StreamDecoder;

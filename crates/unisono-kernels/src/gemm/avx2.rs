@@ -2,7 +2,7 @@
 
 use super::arithmetic::Arithmetic;
 use super::kernel::{Kernel, Micro, RegisterTile, Work, pack_words};
-use crate::simd::{Avx2, Simd};
+use crate::simd::{Avx2, LANES, Simd};
 use std::arch::x86_64::*;
 
 impl Kernel for Avx2 {
@@ -35,6 +35,39 @@ impl Kernel for Avx2 {
     }
 
     #[inline(always)]
+    fn transpose(self, x: [Self::F; LANES]) -> [Self::F; LANES] {
+        let mut t = x;
+        // The square in quarters of 8 × 8.
+        for half in 0..2 {
+            let (mut low, mut high) = ([x[0].0; 8], [x[0].0; 8]);
+            for i in 0..8 {
+                (low[i], high[i]) = (x[8 * half + i].0, x[8 * half + i].1);
+            }
+            // SAFETY: the token's type proves the instruction set.
+            let (low, high) = unsafe { (transpose(low), transpose(high)) };
+            for i in 0..8 {
+                if half == 0 {
+                    (t[i].0, t[8 + i].0) = (low[i], high[i]);
+                } else {
+                    (t[i].1, t[8 + i].1) = (low[i], high[i]);
+                }
+            }
+        }
+        t
+    }
+
+    #[inline(always)]
+    unsafe fn load_fours(self, src: *const u8, apart: usize) -> Self::U {
+        let mut x = self.splat_u(0);
+        // SAFETY: the caller's promise, and the token's type proves the instruction set.
+        unsafe {
+            x.0 = load_two(src, apart);
+            x.1 = load_two(src.wrapping_add(2 * apart), apart);
+        }
+        x
+    }
+
+    #[inline(always)]
     fn pin(x: Self::F) -> Self::F {
         // SAFETY: the token's type proves the instruction set.
         unsafe { pin(x) }
@@ -44,6 +77,16 @@ impl Kernel for Avx2 {
     fn prefetch<T>(p: *const T) {
         // SAFETY: a prefetch touches nothing that the program could see, whatever the address.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn load_two(src: *const u8, apart: usize) -> __m256i {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let low = _mm256_castsi128_si256(_mm_loadu_si128(src.cast()));
+        _mm256_inserti128_si256::<1>(low, _mm_loadu_si128(src.wrapping_add(apart).cast()))
     }
 }
 

@@ -37,6 +37,18 @@ impl Kernel for Avx512 {
     }
 
     #[inline(always)]
+    fn transpose(self, x: [__m512; 16]) -> [__m512; 16] {
+        // SAFETY: the token's type proves the instruction set.
+        unsafe { transpose(x) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_fours(self, src: *const u8, apart: usize) -> __m512i {
+        // SAFETY: the caller's promise, and the token's type proves the instruction set.
+        unsafe { load_fours(src, apart) }
+    }
+
+    #[inline(always)]
     fn pin(x: __m512) -> __m512 {
         // SAFETY: the token's type proves the instruction set.
         unsafe { pin(x) }
@@ -86,6 +98,19 @@ unsafe fn by_rows<A: Arithmetic<Avx512>, const V: usize>(micro: &Micro, rows: us
             11 => Avx512::call::<A, _>(RegisterTile::<11, V>(micro)),
             _ => Avx512::call::<A, _>(RegisterTile::<12, V>(micro)),
         }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn load_fours(src: *const u8, apart: usize) -> __m512i {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let four = |i: usize| _mm_loadu_si128(src.wrapping_add(i * apart).cast());
+        let x = _mm512_castsi128_si512(four(0));
+        let x = _mm512_inserti32x4::<1>(x, four(1));
+        let x = _mm512_inserti32x4::<2>(x, four(2));
+        _mm512_inserti32x4::<3>(x, four(3))
     }
 }
 

@@ -196,6 +196,15 @@ pub(super) trait Kernel: Simd {
     /// The CPU has the instruction set; `src` and `dst` are valid for that, and `dst` for 16 floats more.
     unsafe fn pack_steps(src: *const u8, stride: usize, outs: usize, k: usize, dst: *mut f32, width: usize);
 
+    /// Lane `i` of result `j` is lane `j` of `x[i]`.
+    fn transpose(self, x: [Self::F; LANES]) -> [Self::F; LANES];
+
+    /// Four words from each of four places that are `apart` bytes from each other.
+    ///
+    /// # Safety
+    /// They are readable.
+    unsafe fn load_fours(self, src: *const u8, apart: usize) -> Self::U;
+
     /// `x`, computed here and not later: the compiler may move no multiply-add from before to after this point.
     /// (It would, across a branch, and spill what it needs for that.)
     fn pin(x: Self::F) -> Self::F;

@@ -2,7 +2,7 @@
 
 use super::arithmetic::Arithmetic;
 use super::kernel::{Kernel, Micro, RegisterTile, Work, pack_words};
-use crate::simd::Portable;
+use crate::simd::{LANES, Portable};
 
 impl Kernel for Portable {
     const MR: usize = 4;
@@ -29,6 +29,28 @@ impl Kernel for Portable {
     unsafe fn pack_steps(src: *const u8, stride: usize, outs: usize, k: usize, dst: *mut f32, width: usize) {
         // SAFETY: the caller's promise.
         unsafe { pack_words(src, stride, outs, k, dst, width) }
+    }
+
+    #[inline(always)]
+    fn transpose(self, x: [Self::F; LANES]) -> [Self::F; LANES] {
+        let mut t = x;
+        for (j, t) in t.iter_mut().enumerate() {
+            for (t, x) in t.iter_mut().zip(&x) {
+                *t = x[j];
+            }
+        }
+        t
+    }
+
+    #[inline(always)]
+    unsafe fn load_fours(self, src: *const u8, apart: usize) -> Self::U {
+        let mut words = [0; LANES];
+        for (i, word) in words.iter_mut().enumerate() {
+            let from = src.wrapping_add(i / 4 * apart + i % 4 * 4);
+            // SAFETY: the caller's promise.
+            *word = unsafe { from.cast::<u32>().read_unaligned() };
+        }
+        words
     }
 
     #[inline(always)]

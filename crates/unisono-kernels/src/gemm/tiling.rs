@@ -1,5 +1,7 @@
 //! How C is cut into the tiles that workers take.
 
+use crate::simd::LANES;
+
 /// Rows of a tile are a multiple of this, as it is one of every register tile's rows.
 const ROWS: usize = 12;
 /// Columns of a tile are a multiple of this.
@@ -13,8 +15,9 @@ const WANTED: usize = 8;
 const MIN_ROWS: usize = 192;
 const MIN_COLS: usize = 192;
 
-/// Columns of a tile of few rows: long enough for long reads.
-const SKINNY_COLS: usize = 512;
+/// Columns of a tile of few rows, in vectors: at least three, so that reading gets up to speed, and not more than go on the
+/// stack of sums.
+const SKINNY: std::ops::RangeInclusive<usize> = 3..=32;
 
 /// Tiles of `rows × cols` over an `m × n` matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +32,11 @@ impl Tiling {
     /// The tiles of one of `batch` products.
     pub fn of(batch: usize, m: usize, n: usize) -> Tiling {
         if m <= super::skinny::ROWS {
-            let cols = n.div_ceil(WANTED).next_multiple_of(COLS).min(SKINNY_COLS);
+            let vectors = n.div_ceil(LANES);
+            let least = vectors.div_ceil(WANTED).clamp(*SKINNY.start(), *SKINNY.end());
+            // Up to twice as much, if the tiles are then equal.
+            let equal = (least..=2 * least).find(|v| vectors.is_multiple_of(*v) && SKINNY.contains(v));
+            let cols = equal.unwrap_or(least) * LANES;
             return Tiling { m, n, rows: m, cols };
         }
         let mut down = m.div_ceil(MAX_ROWS);

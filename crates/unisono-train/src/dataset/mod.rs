@@ -1,15 +1,18 @@
 //! The data of a run: what its configuration names, ready to be read step by step.
 
+mod examples;
 mod regression;
 mod text;
 
+pub use examples::ExampleData;
 pub use regression::RegressionData;
-pub use text::TextData;
+pub use text::{TextData, named_tokenizer};
 
 use crate::config::RunConfig;
 use crate::error::Result;
 use unisono_data::{
-    Batch, IGNORE, Prefetcher, Sampler, Tokenizer, Tokens, TrainBatches, Trigram, ValidationBatches, files,
+    Batch, ExampleBatches, IGNORE, Prefetcher, Sampler, Tokenizer, Tokens, TrainBatches, Trigram, ValidationBatches,
+    files,
 };
 
 /// Values of a batch, a row of `width` for each sequence (sample).
@@ -40,10 +43,23 @@ pub struct StepData {
     pub num_targets: usize,
 }
 
+impl StepData {
+    /// Masks the targets of all rows from `row` on.
+    fn mask_from(&mut self, row: usize) {
+        if let Rows::Tokens(targets) = &mut self.targets {
+            let rest = &mut targets[row * self.target_width..];
+            self.num_targets -= rest.iter().filter(|target| **target != IGNORE).count();
+            rest.fill(IGNORE);
+        }
+    }
+}
+
 /// A data set, split.
 pub enum Dataset {
     /// Text or tokens.
     Text(TextData),
+    /// Prompts with answers.
+    Examples(ExampleData),
     /// Rows of numbers with a linear law and noise.
     Regression(RegressionData),
 }
@@ -55,15 +71,35 @@ impl Dataset {
     /// A file that cannot be read or does not hold enough.
     pub fn load(config: &RunConfig) -> Result<Dataset> {
         if let Some((vocab_size, max_sequence_length)) = config.model.language() {
-            return Ok(Dataset::Text(TextData::load(config, vocab_size, max_sequence_length)?));
+            return match config.training.data_path.examples() {
+                Some(path) => ExampleData::load(config, path, max_sequence_length).map(Dataset::Examples),
+                None => TextData::load(config, vocab_size, max_sequence_length).map(Dataset::Text),
+            };
         }
         Ok(Dataset::Regression(RegressionData::load(config)?))
+    }
+
+    /// Tokens of the widest batch, where that is not the model's longest sequence.
+    pub fn width(&self) -> Option<usize> {
+        match self {
+            Dataset::Examples(data) => Some(data.width),
+            Dataset::Text(_) | Dataset::Regression(_) => None,
+        }
+    }
+
+    /// What the user should know of the data, in sentences.
+    pub fn notes(&self) -> &[String] {
+        match self {
+            Dataset::Examples(data) => &data.notes,
+            Dataset::Text(_) | Dataset::Regression(_) => &[],
+        }
     }
 
     /// Different samples (windows of stride 1) of the training part.
     pub fn num_samples(&self) -> u64 {
         match self {
             Dataset::Text(data) => data.windows.num_samples(),
+            Dataset::Examples(data) => data.train.len() as u64,
             Dataset::Regression(data) => data.train,
         }
     }
@@ -72,6 +108,7 @@ impl Dataset {
     pub fn vocab_size(&self) -> Option<usize> {
         match self {
             Dataset::Text(data) => Some(data.vocab_size),
+            Dataset::Examples(data) => Some(data.tokenizer.vocab_size()),
             Dataset::Regression(_) => None,
         }
     }
@@ -80,6 +117,7 @@ impl Dataset {
     pub fn tokenizer(&self) -> Option<&Tokenizer> {
         match self {
             Dataset::Text(data) => data.tokenizer.as_ref(),
+            Dataset::Examples(data) => Some(&data.tokenizer),
             Dataset::Regression(_) => None,
         }
     }
@@ -101,6 +139,7 @@ impl Dataset {
                     None => "",
                 }
             ),
+            Dataset::Examples(data) => data.describe(),
             Dataset::Regression(data) => format!(
                 "random rows, {} to train on and {} to validate on, {} → {}",
                 data.train, data.validation, data.inputs, data.outputs
@@ -112,6 +151,7 @@ impl Dataset {
     pub fn digest(&self) -> String {
         match self {
             Dataset::Text(data) => data.digest.clone(),
+            Dataset::Examples(data) => data.digest.clone(),
             Dataset::Regression(data) => files::hash_bytes(
                 format!(
                     "{} {} {} {} {}",
@@ -153,8 +193,11 @@ impl Dataset {
                     batch.targets[present * width..].fill(IGNORE);
                     Ok(())
                 })?;
-                Ok(Steps::Text { prefetcher })
+                Ok(Steps::Tokens { prefetcher })
             }
+            Dataset::Examples(data) => Ok(Steps::Tokens {
+                prefetcher: data.steps(seed, sequences, first_sample, last_sample)?,
+            }),
             Dataset::Regression(data) => Ok(Steps::Regression {
                 data: data.clone_law(),
                 sampler: Sampler::new(data.train, seed, true)?,
@@ -184,6 +227,12 @@ impl Dataset {
                     count,
                 }))
             }
+            Dataset::Examples(data) if data.validation.is_empty() => Ok(None),
+            Dataset::Examples(data) => Ok(Some(Validation {
+                count: data.validation.len().min(limit),
+                source: ValidationSource::Examples(data.validation()?),
+                sequences,
+            })),
             Dataset::Regression(data) if data.validation == 0 => Ok(None),
             Dataset::Regression(data) => Ok(Some(Validation {
                 count: (data.validation as usize).min(limit),
@@ -210,7 +259,7 @@ pub fn grouped(n: u64) -> String {
 /// Batches of optimizer steps, one after the other.
 pub enum Steps {
     /// Prepared by a thread.
-    Text {
+    Tokens {
         /// The thread.
         prefetcher: Prefetcher,
     },
@@ -234,9 +283,9 @@ impl Steps {
     /// Data that cannot be read.
     pub fn next_step(&mut self) -> Result<StepData> {
         match self {
-            Steps::Text { prefetcher } => {
+            Steps::Tokens { prefetcher } => {
                 let batch = prefetcher.next_batch()?;
-                Ok(text_step(&batch))
+                Ok(tokens_step(&batch))
             }
             Steps::Regression {
                 data,
@@ -254,7 +303,8 @@ impl Steps {
     }
 }
 
-fn text_step(batch: &Batch) -> StepData {
+/// A batch of token ids.
+fn tokens_step(batch: &Batch) -> StepData {
     StepData {
         num_targets: batch.num_targets(),
         inputs: Rows::Tokens(batch.inputs.clone()),
@@ -273,6 +323,7 @@ pub struct Validation<'a> {
 
 enum ValidationSource<'a> {
     Text(ValidationBatches),
+    Examples(ExampleBatches),
     Regression(&'a RegressionData),
 }
 
@@ -307,7 +358,12 @@ impl Validation<'_> {
                 let mut batch = Batch::default();
                 batches.fill(first, self.sequences, &mut batch)?;
                 batch.targets[real * batches.seq_len()..].fill(IGNORE);
-                text_step(&batch)
+                tokens_step(&batch)
+            }
+            ValidationSource::Examples(batches) => {
+                let mut data = ExampleData::validation_batch(batches, first, self.sequences)?;
+                data.mask_from(real);
+                data
             }
             ValidationSource::Regression(data) => {
                 let samples: Vec<u64> = (0..real).map(|i| data.train + (first + i) as u64).collect();

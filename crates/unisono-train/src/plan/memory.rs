@@ -14,6 +14,7 @@ use unisono_tensor::{Backend, Kind, MeshDevice, Options, Phase};
 pub(super) struct Rehearsal {
     pub(super) memory: MemoryPlan,
     pub(super) num_parameters: usize,
+    pub(super) num_trained: usize,
     pub(super) link_bytes: u64,
     pub(super) commands: u64,
 }
@@ -37,7 +38,9 @@ pub(super) fn rehearse(
     let device = MeshDevice::open(mesh.clone(), options)?;
     let mut trainer = Trainer::new(&device, config, spec, batch, steps)?;
     let num_parameters = trainer.model.as_model().num_parameters();
-    let data = blank(spec, batch.effective());
+    let trained = trainer.model.as_model().parameters();
+    let num_trained = trained.iter().map(unisono_nn::Parameter::num_elements).sum();
+    let data = blank(spec, batch.width, batch.effective());
     let total = || device.runtime().report().total();
     let (commands, link_bytes) = if batch.accumulation <= FEW {
         trainer.step(0, &data)?;
@@ -62,8 +65,8 @@ pub(super) fn rehearse(
             of_few.link_bytes + more * (after.link_bytes - before.link_bytes),
         )
     };
-    if config.training.validation_fraction > 0.0 {
-        let data = blank(spec, validation_batch);
+    if config.training.validation_fraction > 0.0 || config.training.validation_data_path.is_some() {
+        let data = blank(spec, batch.width, validation_batch);
         let rows = unisono_tensor::Rows::whole(validation_batch, device.axis("dp"));
         device.runtime().set_phase(Phase::Evaluation);
         let (inputs, targets) = micro_batch(&device, &data, rows)?;
@@ -80,17 +83,17 @@ pub(super) fn rehearse(
             by_kind: by_kind.filter(|(_, bytes)| *bytes > 0).collect(),
         },
         num_parameters,
+        num_trained,
         link_bytes,
         commands,
     })
 }
 
 /// A batch of the right shape without contents.
-fn blank(spec: &ModelSpec, sequences: usize) -> StepData {
+fn blank(spec: &ModelSpec, width: usize, sequences: usize) -> StepData {
     let (values, input_width, target_width) = match spec {
-        ModelSpec::Gpt(c) => (Rows::SomeTokens, c.max_sequence_length, c.max_sequence_length),
-        ModelSpec::Llama(c) => (Rows::SomeTokens, c.max_sequence_length, c.max_sequence_length),
         ModelSpec::Perceptron(c) => (Rows::SomeNumbers, c.inputs, c.outputs),
+        ModelSpec::Gpt(_) | ModelSpec::Llama(_) => (Rows::SomeTokens, width, width),
     };
     StepData {
         inputs: values.clone(),
@@ -114,8 +117,8 @@ fn limit(config: &RunConfig, mesh: &Mesh) -> Option<u64> {
 pub(super) fn absurd(config: &RunConfig, spec: &ModelSpec, mesh: &Mesh, batch: BatchPlan) -> Option<String> {
     let limit = limit(config, mesh)?;
     let per_sequence = match spec {
-        ModelSpec::Gpt(c) => 8 * c.max_sequence_length as u128 * c.embedding_dim as u128,
-        ModelSpec::Llama(c) => 8 * c.max_sequence_length as u128 * c.embedding_dim as u128,
+        ModelSpec::Gpt(c) => 8 * batch.width as u128 * c.embedding_dim as u128,
+        ModelSpec::Llama(c) => 8 * batch.width as u128 * c.embedding_dim as u128,
         ModelSpec::Perceptron(c) => 4 * (c.inputs + c.outputs) as u128,
     };
     let needed = per_sequence * batch.per_device() as u128;

@@ -44,6 +44,8 @@ pub struct Plan {
     pub spec: ModelSpec,
     /// Parameters, each counted once.
     pub num_parameters: usize,
+    /// Those among them that are trained.
+    pub num_trained: usize,
     /// Optimizer steps.
     pub steps: u64,
     /// Which rule says so.
@@ -139,6 +141,10 @@ fn layout(loaded: &Loaded, dataset: Option<&Result<Dataset, TrainError>>) -> (Op
         batch_size: config.training.batch_size,
         accumulation: config.training.gradient_accumulation_steps,
         data_parallel: dp,
+        width: dataset
+            .and_then(|dataset| dataset.as_ref().ok())
+            .and_then(Dataset::width)
+            .unwrap_or(spec.targets_per_sequence()),
     };
     if loaded.sound(&["training_config.batch_size"]) {
         check_batch(&batch, &mut |key, message| problems.push(at(key, message)));
@@ -196,10 +202,11 @@ pub fn check(loaded: &Loaded, dataset: &Result<Dataset, TrainError>) -> Result<P
                 return Ok(Plan {
                     exactness: exactness(&spec, batch, slots, tp),
                     num_parameters: rehearsal.num_parameters,
+                    num_trained: rehearsal.num_trained,
                     memory: rehearsal.memory,
                     link_bytes_per_step: rehearsal.link_bytes,
                     commands_per_step: rehearsal.commands,
-                    flops_per_step: spec.training_flops_per_sequence() * batch.effective() as f64,
+                    flops_per_step: spec.training_flops_per_sequence(batch.width) * batch.effective() as f64,
                     mesh,
                     batch,
                     spec,

@@ -41,7 +41,7 @@ pub fn run(args: &TrainArgs, context: &Context) -> Result<u8, Failure> {
     let checkpoint = checkpoint.transpose()?;
     let directory = start.directory(args, context)?;
     let config = start.loaded.config;
-    let is_text = matches!(dataset, Dataset::Text(_));
+    let is_text = !matches!(dataset, Dataset::Regression(_));
 
     let header = Header {
         config: &config,

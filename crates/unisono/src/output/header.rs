@@ -62,16 +62,30 @@ impl Header<'_> {
             counted(self.cores, "core")
         );
         let mut model = vec![plan.spec.describe()];
-        model.push(format!("{} parameters", grouped(plan.num_parameters as u64)));
+        let all = format!("{} parameters", grouped(plan.num_parameters as u64));
+        model.push(match &config.lora {
+            None => all,
+            Some(lora) => format!(
+                "{all}, {} of them trained ({:.2} %): adapters of rank {}, alpha {}, the others frozen",
+                grouped(plan.num_trained as u64),
+                100.0 * plan.num_trained as f64 / plan.num_parameters.max(1) as f64,
+                lora.rank,
+                lora.alpha
+            ),
+        });
+        if let Some(path) = &training.model_path {
+            model.push(format!("weights from {}", path.display()));
+        }
         let mut data = vec![self.dataset.describe()];
         if let Some(trigram) = self.trigram {
             data.push(format!(
                 "its trigram model: {trigram:.4} nats a token on the validation part"
             ));
         }
-        let targets = plan.spec.targets_per_sequence();
+        let targets = batch.width;
         let unit = match self.dataset {
             Dataset::Text(_) => ("sequence", "token"),
+            Dataset::Examples(_) => ("example", "token"),
             Dataset::Regression(_) => ("sample", "target"),
         };
         let batch = vec![
@@ -82,8 +96,12 @@ impl Header<'_> {
                 batch.accumulation
             ),
             format!(
-                "= effective batch of {} or {} an optimizer step",
+                "= effective batch of {} or {}{} an optimizer step",
                 counted(batch.effective(), unit.0),
+                match self.dataset {
+                    Dataset::Examples(_) => "at most ",
+                    Dataset::Text(_) | Dataset::Regression(_) => "",
+                },
                 counted(batch.effective() * targets, unit.1)
             ),
         ];

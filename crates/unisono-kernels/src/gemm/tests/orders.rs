@@ -34,6 +34,10 @@ fn few_rows_stream() {
         }
     }
     check(whole(2, 40, Units::whole(1023), (Layout::Cols, Layout::Cols)));
+    // Columns a multiple of 2048 bytes apart are read in squares.
+    for m in 1..=8 {
+        check(whole(m, 40, Units::whole(1024), (Layout::Rows, Layout::Cols)));
+    }
 }
 
 #[test]

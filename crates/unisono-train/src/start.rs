@@ -1,0 +1,55 @@
+//! The weights that a model begins with, and those that a run gave it.
+
+use crate::checkpoint::Checkpoint;
+use crate::config::RunConfig;
+use crate::error::Result;
+use crate::hub::{self, WeightSet};
+use crate::model::{LiveModel, ModelSpec};
+use crate::step::regime;
+use unisono_nn::{Parameter, Regime};
+use unisono_tensor::MeshDevice;
+
+/// Loads the weights of `model_path` into a model, where the configuration names one. Adapters keep their values.
+///
+/// # Errors
+/// Files that are not there, or whose tensors are not the model's.
+pub fn load_base(model: &LiveModel, config: &RunConfig, spec: &ModelSpec) -> Result<()> {
+    if let Some(path) = &config.training.model_path {
+        hub::load(&WeightSet::open(path)?, model.as_model().table().all(), spec)?;
+    }
+    Ok(())
+}
+
+/// The model of a run with the weights of `checkpoint`, which only runs: no gradients, no optimizer. What the checkpoint of a
+/// run with adapters does not hold comes from where the run took it: `model_path`, or the seed.
+///
+/// # Errors
+/// A checkpoint of another model, a model's directory that is gone, a mesh that does not fit.
+pub fn trained_model(
+    device: &MeshDevice,
+    config: &RunConfig,
+    spec: &ModelSpec,
+    checkpoint: &Checkpoint,
+) -> Result<LiveModel> {
+    let training = regime(config, spec)?;
+    let adapters = training.adapters.clone();
+    let model = spec.build(
+        device,
+        &Regime {
+            frozen: true,
+            values_come_later: adapters.is_none() || training.values_come_later,
+            ..training
+        },
+    )?;
+    let held: Vec<Parameter> = match &adapters {
+        None => model.as_model().table().all().cloned().collect(),
+        Some(adapters) => {
+            load_base(&model, config, spec)?;
+            let trains = |p: &&Parameter| p.is_adapter() || adapters.also.contains(&p.name);
+            model.as_model().table().all().filter(trains).cloned().collect()
+        }
+    };
+    checkpoint.restore_parameters(&held)?;
+    model.as_model().set_training(false);
+    Ok(model)
+}
