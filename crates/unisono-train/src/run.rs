@@ -14,7 +14,7 @@ use crate::error::{Result, TrainError};
 use crate::evaluate::{Evaluation, evaluate};
 use crate::metrics::{MetricsFile, Tracker};
 use crate::plan::Plan;
-use crate::start::load_base;
+use crate::start::{load_adapter, load_base};
 use crate::step::Trainer;
 use session::Session;
 use std::io::Write;
@@ -60,6 +60,9 @@ impl Run {
         // A checkpoint holds what was trained: all of the model, or its adapters.
         if resume.is_none() || config.lora.is_some() {
             load_base(&trainer.model, &config, &plan.spec)?;
+        }
+        if resume.is_none() {
+            load_adapter(&trainer.model, &config, &plan.spec)?;
         }
         let data_digest = dataset.digest();
         let mut state = State {

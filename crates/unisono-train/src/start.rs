@@ -5,7 +5,10 @@ use crate::config::RunConfig;
 use crate::error::Result;
 use crate::hub::{self, WeightSet};
 use crate::model::{LiveModel, ModelSpec};
+use crate::peft::Stored;
 use crate::step::regime;
+use std::path::Path;
+use std::rc::Rc;
 use unisono_nn::{Parameter, Regime};
 use unisono_tensor::MeshDevice;
 
@@ -18,6 +21,44 @@ pub fn load_base(model: &LiveModel, config: &RunConfig, spec: &ModelSpec) -> Res
         hub::load(&WeightSet::open(path)?, model.as_model().table().all(), spec)?;
     }
     Ok(())
+}
+
+/// Loads the adapter of `adapter_path` into a model, where the configuration names one, over its fresh one.
+///
+/// # Errors
+/// Files that are not there, or whose tensors are not the model's.
+pub fn load_adapter(model: &LiveModel, config: &RunConfig, spec: &ModelSpec) -> Result<()> {
+    if let Some(path) = config.lora.as_ref().and_then(|lora| lora.adapter_path.as_ref()) {
+        Stored::open(path, spec)?.load(model.as_model().table())?;
+    }
+    Ok(())
+}
+
+/// A model of Hugging Face's files that only runs, with an adapter of PEFT's files beside its layers where one is named.
+///
+/// # Errors
+/// Tensors that are not the model's or the adapter's, a mesh that does not fit.
+pub fn model_of_files(
+    device: &MeshDevice,
+    spec: &ModelSpec,
+    weights: &WeightSet,
+    adapter: Option<&Path>,
+) -> Result<LiveModel> {
+    let adapter = adapter.map(|path| Stored::open(path, spec)).transpose()?;
+    let adapters = adapter.as_ref().map(|adapter| Rc::new(adapter.adapters.clone()));
+    let model = spec.build(
+        device,
+        &Regime {
+            adapters,
+            ..Regime::inference()
+        },
+    )?;
+    hub::load(weights, model.as_model().table().all(), spec)?;
+    if let Some(adapter) = adapter {
+        adapter.load(model.as_model().table())?;
+    }
+    model.as_model().set_training(false);
+    Ok(model)
 }
 
 /// The model of a run with the weights of `checkpoint`, which only runs: no gradients, no optimizer. What the checkpoint of a
