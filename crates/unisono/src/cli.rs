@@ -1,7 +1,7 @@
 //! Options and arguments.
 
 use crate::exit;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::path::PathBuf;
 use unisono_kernels::isa::Isa;
@@ -50,6 +50,8 @@ pub enum Command {
     Diff(DiffArgs),
     /// Write a trained model's weights as safetensors, for PyTorch and Hugging Face
     Export(ExportArgs),
+    /// Show what a model's files hold and what would become of them; no weights are read
+    Inspect(InspectArgs),
     /// Write a commented run.yaml to begin with
     Init(InitArgs),
     /// Show what this machine has: cores, caches, instruction sets, memory
@@ -188,9 +190,44 @@ pub struct ExportArgs {
     /// The run: a folder, one of its checkpoints, or `latest`
     #[arg(long, value_name = "DIR")]
     pub run: PathBuf,
-    /// The file to write
-    #[arg(short, long, value_name = "FILE.safetensors")]
+    /// The file to write; for --format hf the directory
+    #[arg(short, long, value_name = "FILE.safetensors|DIR")]
     pub out: PathBuf,
+    /// A single file of weights, or a directory that transformers loads
+    #[arg(long, value_enum, default_value = "file")]
+    pub format: ExportFormat,
+    /// What the weights become; only for --format hf
+    #[arg(long, value_enum, default_value = "f32")]
+    pub dtype: ExportDtype,
+    /// A file of weights is at most so large; only for --format hf
+    #[arg(long, value_name = "BYTES", default_value_t = 5_000_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub shard_bytes: u64,
+}
+
+/// What `export` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// One safetensors file, with config.json and tokenizer.json beside it
+    File,
+    /// A directory that transformers loads as it is
+    Hf,
+}
+
+/// What exported weights become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportDtype {
+    /// As they are
+    F32,
+    /// Rounded to nearest even
+    Bf16,
+}
+
+/// Options of `inspect`.
+#[derive(Args)]
+pub struct InspectArgs {
+    /// A model's directory, org/name of a model in Hugging Face's cache, a run's folder or a safetensors file
+    #[arg(value_name = "PATH|ORG/NAME")]
+    pub path: String,
 }
 
 /// Options of `init`.

@@ -28,9 +28,14 @@ pub(super) fn write_model(run: &Run) -> Result<PathBuf> {
     let table = run.trainer.model.as_model().table();
     let base = run.config.training.model_path.as_deref();
     let mut options = SaveOptions::default();
+    let mut spec = run.plan.spec.clone();
     if let Some(base) = base {
-        // Files of tokens have no tokenizer that could tell.
-        options.ids = hub::read_config(base).map(|described| described.ids).unwrap_or_default();
+        let described = hub::read_config(base)?;
+        // A run may take shorter sequences than the model has positions; the model keeps them.
+        if let (ModelSpec::Llama(spec), ModelSpec::Llama(base)) = (&mut spec, &described.spec) {
+            spec.max_sequence_length = base.max_sequence_length;
+        }
+        options.ids = described.ids;
     }
     if let Some(tokenizer) = run.dataset.tokenizer() {
         options = options.with_tokenizer(tokenizer);
@@ -43,7 +48,7 @@ pub(super) fn write_model(run: &Run) -> Result<PathBuf> {
         }
         None => {
             let parameters: Vec<_> = table.all().collect();
-            hub::save(&directory, &run.plan.spec, &parameters, &options)?;
+            hub::save(&directory, &spec, &parameters, &options)?;
         }
     }
     Ok(directory)

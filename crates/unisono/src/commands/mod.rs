@@ -9,6 +9,7 @@ mod eval;
 mod export;
 mod generate;
 mod init;
+mod inspect;
 mod sample;
 mod schema;
 mod setup;
@@ -41,6 +42,7 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Eval(args) => eval::run(args, &context),
         Command::Diff(args) => diff::run(args, &context),
         Command::Export(args) => export::run(args, &context),
+        Command::Inspect(args) => inspect::run(args, &context),
         Command::Bench(args) => bench::run(args, &context),
     };
     let result = result.and_then(|code| match context.out.outcome() {
