@@ -5,7 +5,7 @@ use unisono_data::Tokenizer;
 use unisono_kernels::isa::Isa;
 use unisono_kernels::philox::Stream;
 use unisono_kernels::random::fill_normal;
-use unisono_nn::Model;
+use unisono_nn::{LanguageModel, Model};
 use unisono_nn::layers::Activation;
 use unisono_nn::models::{Gpt, GptConfig, Positions};
 use unisono_tensor::{Dtype, Mesh, MeshDevice, Options};
