@@ -12,7 +12,6 @@ mod validations;
 
 pub use summary::{Ending, Summary};
 
-use answers::Answers;
 use crate::checkpoint::{Checkpoint, Checkpoints, State};
 use crate::config::{RunConfig, to_yaml};
 use crate::dataset::Dataset;
@@ -22,12 +21,13 @@ use crate::metrics::{MetricsFile, Tracker};
 use crate::plan::Plan;
 use crate::start::{load_adapter, load_base};
 use crate::step::Trainer;
+use answers::Answers;
 use session::Session;
-use validations::Validations;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use unisono_data::files::{atomic_write, remove_temporaries};
 use unisono_tensor::MeshDevice;
+use validations::Validations;
 
 /// A run that is ready to train.
 pub struct Run {
@@ -176,7 +176,8 @@ impl Run {
             return Ok(());
         };
         let trainer = &self.trainer;
-        self.answers.add(&trainer.device, &trainer.model, &self.config, data, step)
+        self.answers
+            .add(&trainer.device, &trainer.model, &self.config, data, step)
     }
 
     /// The loss over the validation part, `None` where there is none.

@@ -3,6 +3,7 @@
 use crate::checkpoint::Checkpoint;
 use crate::config::RunConfig;
 use crate::error::Result;
+use crate::hub::config::Ids;
 use crate::hub::{self, WeightSet};
 use crate::model::{LiveModel, ModelSpec};
 use crate::peft::Stored;
@@ -32,6 +33,23 @@ pub fn load_adapter(model: &LiveModel, config: &RunConfig, spec: &ModelSpec) -> 
         Stored::open(path, spec)?.load(model.as_model().table())?;
     }
     Ok(())
+}
+
+/// The model of a run as its files for others describe it, and the ids that its `model_path` names. A run may take shorter
+/// sequences than the model it starts from has positions; the model keeps them.
+///
+/// # Errors
+/// A `model_path` whose configuration cannot be read.
+pub fn spec_of_files(config: &RunConfig, spec: &ModelSpec) -> Result<(ModelSpec, Option<Ids>)> {
+    let mut spec = spec.clone();
+    let Some(base) = &config.training.model_path else {
+        return Ok((spec, None));
+    };
+    let described = hub::read_config(base)?;
+    if let (ModelSpec::Llama(spec), ModelSpec::Llama(base)) = (&mut spec, &described.spec) {
+        spec.max_sequence_length = base.max_sequence_length;
+    }
+    Ok((spec, Some(described.ids)))
 }
 
 /// A model of Hugging Face's files that only runs, with an adapter of PEFT's files beside its layers where one is named.

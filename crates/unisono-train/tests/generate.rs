@@ -5,9 +5,9 @@ use unisono_data::Tokenizer;
 use unisono_kernels::isa::Isa;
 use unisono_kernels::philox::Stream;
 use unisono_kernels::random::fill_normal;
-use unisono_nn::{LanguageModel, Model};
 use unisono_nn::layers::Activation;
 use unisono_nn::models::{Gpt, GptConfig, Positions};
+use unisono_nn::{LanguageModel, Model};
 use unisono_tensor::{Dtype, Mesh, MeshDevice, Options};
 use unisono_train::generate::{
     Batching, Decoder, End, Finish, GenerateError, Output, Request, Sampling, TextRequest, generate, generate_text,

@@ -16,7 +16,7 @@ const DEFAULT_STEPS: u64 = 1000;
 
 /// Builds the configuration; what cannot be built is reported and replaced by the default.
 pub(super) fn run_config(
-    pub(super) values: &Values,
+    values: &Values,
     finder: &Finder<'_>,
     check_files: bool,
     findings: &mut Findings,
@@ -109,7 +109,7 @@ fn training(
 }
 
 fn data_path(
-    pub(super) values: &Values,
+    values: &Values,
     model: &ModelConfig,
     finder: &Finder<'_>,
     check_files: bool,
@@ -197,7 +197,7 @@ impl Files<'_> {
 }
 
 fn tokenizer(
-    pub(super) values: &Values,
+    values: &Values,
     model: &ModelConfig,
     data: &DataPath,
     has_file: bool,

@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::hub::{self, SaveOptions};
 use crate::model::ModelSpec;
 use crate::peft;
+use crate::start::spec_of_files;
 use std::path::{Path, PathBuf};
 
 /// The directory's name.
@@ -28,18 +29,11 @@ pub(super) fn write_model(run: &Run) -> Result<PathBuf> {
     let table = run.trainer.model.as_model().table();
     let base = run.config.training.model_path.as_deref();
     let mut options = SaveOptions::default();
-    let mut spec = run.plan.spec.clone();
-    if let Some(base) = base {
-        let described = hub::read_config(base)?;
-        // A run may take shorter sequences than the model has positions; the model keeps them.
-        if let (ModelSpec::Llama(spec), ModelSpec::Llama(base)) = (&mut spec, &described.spec) {
-            spec.max_sequence_length = base.max_sequence_length;
-        }
-        options.ids = described.ids;
-    }
     if let Some(tokenizer) = run.dataset.tokenizer() {
         options = options.with_tokenizer(tokenizer);
     }
+    let (spec, ids) = spec_of_files(&run.config, &run.plan.spec)?;
+    options.ids = ids.unwrap_or(options.ids);
     match &run.config.lora {
         Some(lora) => {
             let adapters = adapters(lora, &run.plan.spec)?;

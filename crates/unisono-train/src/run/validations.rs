@@ -66,7 +66,9 @@ fn line(validated: &Validated) -> String {
 
 fn read(path: &Path) -> Vec<Validated> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
-    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    text.lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect()
 }
 
 fn cut(path: &Path, step: u64) -> Result<(), String> {

@@ -10,11 +10,14 @@ mod export;
 mod generate;
 mod init;
 mod inspect;
+mod lora;
 mod sample;
 mod schema;
 mod setup;
 mod train;
 mod trained;
+
+pub use lora::LoraCommand;
 
 use crate::cli::{Cli, Command};
 use crate::context::Context;
@@ -35,6 +38,7 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Train(args) => train::run(args, &context),
         Command::Check(args) => check::run(args, &context),
         Command::Init(args) => init::run(args, &context),
+        Command::Lora { command } => lora::run(command, &context),
         Command::Devices => devices::run(&context),
         Command::Schema => schema::run(&context),
         Command::Completions { shell } => completions::run(*shell, &context),
