@@ -156,9 +156,8 @@ pub fn clear(directory: &Path, environment: &Environment) -> Result<(), Failure>
         let _ = std::fs::remove_dir(store.directory());
     }
     let model = directory.join("final_model");
-    let is_ours = |name: &str| {
-        std::fs::read_to_string(model.join(name)).is_ok_and(|text| text.contains("\"unisono_version\""))
-    };
+    let is_ours =
+        |name: &str| std::fs::read_to_string(model.join(name)).is_ok_and(|text| text.contains("\"unisono_version\""));
     if is_ours("config.json") || is_ours("adapter_config.json") {
         std::fs::remove_dir_all(&model).map_err(|error| cannot(&model, error))?;
     }
