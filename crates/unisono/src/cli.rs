@@ -6,6 +6,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::path::PathBuf;
 use unisono_kernels::isa::Isa;
+use unisono_tensor::Dtype;
 
 /// Most threads that can be asked for, as `device_config.workers`.
 const MAX_WORKERS: usize = 1024;
@@ -43,9 +44,11 @@ pub enum Command {
     Train(TrainArgs),
     /// Print the plan of a run, or everything that is wrong with it; nothing is run
     Check(CheckArgs),
-    /// Write text with a trained model
+    /// Write text with a trained model or one in Hugging Face's files
     Generate(GenerateArgs),
-    /// Measure a trained model's loss, perplexity and bits per character
+    /// Talk with a model, a message a line
+    Chat(ChatArgs),
+    /// Measure a model's loss, perplexity and bits per character
     Eval(EvalArgs),
     /// Compare two runs bit by bit; exit code 3 where they differ
     Diff(DiffArgs),
@@ -67,6 +70,18 @@ pub enum Command {
     Schema,
     /// Measure the kernels against the multiply-add peak of this machine
     Bench(BenchArgs),
+    /// Train a tokenizer, or turn text into ids and back
+    Tokenizer {
+        /// What to do with it.
+        #[command(subcommand)]
+        command: TokenizerCommand,
+    },
+    /// Look at training data
+    Data {
+        /// What to do with it.
+        #[command(subcommand)]
+        command: DataCommand,
+    },
     /// Print completions for a shell
     Completions {
         /// Which shell
@@ -138,60 +153,126 @@ pub struct CheckArgs {
     pub against: Option<PathBuf>,
 }
 
-/// A trained model and where to run it.
+/// A model and where to run it.
 #[derive(Args)]
-pub struct RunArgs {
-    /// The run: a folder, one of its checkpoints, or `latest`
-    #[arg(long, value_name = "DIR")]
-    pub run: PathBuf,
+pub struct ModelArgs {
+    /// A run of unisono's: a folder, one of its checkpoints, or `latest`
+    #[arg(
+        long,
+        value_name = "DIR",
+        required_unless_present = "model",
+        conflicts_with = "model"
+    )]
+    pub run: Option<PathBuf>,
+    /// A model in Hugging Face's files: a folder, or org/name in the local cache
+    #[arg(long, value_name = "DIR|ORG/NAME")]
+    pub model: Option<String>,
+    /// What the model's weights are kept and multiplied in [default: as the files have them]
+    #[arg(long, value_name = "f32|bf16", requires = "model", value_parser = kind)]
+    pub dtype: Option<Dtype>,
     #[command(flatten)]
     pub changes: Changes,
+}
+
+/// How tokens are chosen.
+#[derive(Args)]
+pub struct SamplingArgs {
+    /// Tokens to write [default: 300, as far as the model has positions for them]
+    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<usize>)]
+    pub max_new_tokens: Option<usize>,
+    /// Divides the logits; 0 takes the likeliest token [default: eval_config, or 1]
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    pub temperature: Option<f64>,
+    /// Draw from the K likeliest tokens; 0 and -1 mean all [default: eval_config, or all]
+    #[arg(long, value_name = "K", allow_negative_numbers = true, value_parser = top_k)]
+    pub top_k: Option<usize>,
+    /// Draw from the likeliest tokens up to this probability [default: eval_config, or 1]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    pub top_p: Option<f64>,
+    /// Draw from tokens of at least this share of the likeliest one's probability [default: 0]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    pub min_p: Option<f64>,
+    /// Makes tokens that are there already less likely [default: eval_config, or 1]
+    #[arg(long, value_name = "R", allow_negative_numbers = true)]
+    pub repetition_penalty: Option<f64>,
+    /// Seed of the draws [default: the run's, or 0]
+    #[arg(long, allow_negative_numbers = true, value_parser = whole::<u64>)]
+    pub seed: Option<u64>,
+    /// End a text where the model writes this; may be given again
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub stop: Vec<String>,
 }
 
 /// Options of `generate`.
 #[derive(Args)]
 pub struct GenerateArgs {
     #[command(flatten)]
-    pub run: RunArgs,
-    /// The text to go on from
-    #[arg(
-        long,
-        conflicts_with = "prompt_ids",
-        required_unless_present = "prompt_ids",
-        allow_hyphen_values = true
-    )]
-    pub prompt: Option<String>,
-    /// The tokens to go on from: 1,2,3
-    #[arg(long, value_name = "IDS", value_delimiter = ',', allow_negative_numbers = true, value_parser = whole::<u32>)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub prompts: PromptArgs,
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+    /// Log-probabilities of the tokens, and of the N likeliest at each place, with --json and --jsonl
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<usize>)]
+    pub logprobs: Option<usize>,
+    /// Most sequences at once
+    #[arg(long, value_name = "N", default_value = "32", allow_negative_numbers = true, value_parser = threads)]
+    pub batch: usize,
+    /// Write a JSON object a prompt, a line each
+    #[arg(long, conflicts_with = "json")]
+    pub jsonl: bool,
+}
+
+/// What to go on from.
+#[derive(Args)]
+#[group(required = true, multiple = true)]
+pub struct PromptArgs {
+    /// A text to go on from; may be given again
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub prompt: Vec<String>,
+    /// A file whose whole text is a prompt; may be given again
+    #[arg(long, value_name = "FILE")]
+    pub prompt_file: Vec<PathBuf>,
+    /// Tokens to go on from: 1,2,3
+    #[arg(long, value_name = "IDS", value_delimiter = ',', conflicts_with_all = ["prompt", "prompt_file", "input"], allow_negative_numbers = true, value_parser = whole::<u32>)]
     pub prompt_ids: Option<Vec<u32>>,
-    /// Tokens to write [default: 300, as far as the model has positions for them]
-    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<usize>)]
-    pub max_new_tokens: Option<usize>,
-    /// Divides the logits; 0 takes the likeliest token [default: eval_config]
-    #[arg(long, value_name = "T", allow_negative_numbers = true)]
-    pub temperature: Option<f64>,
-    /// Draw from the K likeliest tokens; 0 and -1 mean all [default: eval_config]
-    #[arg(long, value_name = "K", allow_negative_numbers = true, value_parser = top_k)]
-    pub top_k: Option<usize>,
-    /// Draw from the likeliest tokens up to this probability [default: eval_config]
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
-    pub top_p: Option<f64>,
-    /// Makes tokens that are there already less likely [default: eval_config]
-    #[arg(long, value_name = "R", allow_negative_numbers = true)]
-    pub repetition_penalty: Option<f64>,
-    /// Seed of the draws [default: the run's]
-    #[arg(long, allow_negative_numbers = true, value_parser = whole::<u64>)]
-    pub seed: Option<u64>,
+    /// Prompts as JSON lines, `-` for standard input: {"prompt": …}, {"prompt_ids": …} or {"messages": …}, and settings of their own
+    #[arg(long, value_name = "FILE|-")]
+    pub input: Option<PathBuf>,
+}
+
+/// Options of `chat`.
+#[derive(Args)]
+pub struct ChatArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+    /// What the model is told before the conversation
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub system: Option<String>,
+    /// How messages become a prompt [default: the tokenizer's chat template]
+    #[arg(long, value_name = "question-answer")]
+    pub template: Option<String>,
 }
 
 /// Options of `eval`.
 #[derive(Args)]
 pub struct EvalArgs {
     #[command(flatten)]
-    pub run: RunArgs,
-    /// Text (or tokens, for a run on tokens) to measure on [default: the run's validation part]
+    pub model: ModelArgs,
+    /// Text, examples to answer (.jsonl), or tokens for a run on tokens [default: the run's validation part]
     #[arg(long, value_name = "FILE")]
     pub data: Option<PathBuf>,
+    /// How examples become texts: a name or a text with {prompt} and {response} [default: the run's, or by the examples' fields]
+    #[arg(long, value_name = "TEMPLATE", requires = "data")]
+    pub template: Option<String>,
+    /// Tokens of a window, with --model [default: 1024, or the model's positions]
+    #[arg(long, value_name = "N", requires = "model", allow_negative_numbers = true, value_parser = whole::<usize>)]
+    pub context: Option<usize>,
+    /// Sequences at once; changes nothing but speed [default: validation_batch_size, or 8]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = threads)]
+    pub batch: Option<usize>,
 }
 
 /// Options of `diff`.
@@ -276,6 +357,88 @@ pub struct BenchArgs {
     pub repetitions: u16,
 }
 
+/// What `tokenizer` can do.
+#[derive(Subcommand)]
+pub enum TokenizerCommand {
+    /// Train a byte-level BPE and write it as a directory that transformers loads
+    Train(TokenizerTrainArgs),
+    /// Print the ids of a text, which is standard input if not given
+    Encode(TokenizerEncodeArgs),
+    /// Print the text of ids, which are read from standard input if not given
+    Decode(TokenizerDecodeArgs),
+}
+
+/// Options of `tokenizer train`.
+#[derive(Args)]
+pub struct TokenizerTrainArgs {
+    /// Text files, or examples as .jsonl
+    #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
+    pub data: Vec<PathBuf>,
+    /// Ids in all: the special tokens, 256 bytes, and the tokens that are learnt
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<usize>)]
+    pub vocab_size: usize,
+    /// The directory to write; it must hold no tokenizer yet
+    #[arg(short, long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// A special token beside <|endoftext|>, such as <|im_start|>; may be given several times
+    #[arg(long, value_name = "TOKEN")]
+    pub special: Vec<String>,
+    /// Begin every prompt with <|endoftext|> as its BOS
+    #[arg(long)]
+    pub bos: bool,
+}
+
+/// Options of `tokenizer encode`.
+#[derive(Args)]
+pub struct TokenizerEncodeArgs {
+    /// A tokenizer.json, or a directory with one
+    #[arg(short, long, value_name = "PATH")]
+    pub tokenizer: PathBuf,
+    /// Encode as a prompt: with BOS where the tokenizer adds one
+    #[arg(long)]
+    pub prompt: bool,
+    /// The text
+    #[arg(allow_hyphen_values = true)]
+    pub text: Option<String>,
+}
+
+/// Options of `tokenizer decode`.
+#[derive(Args)]
+pub struct TokenizerDecodeArgs {
+    /// A tokenizer.json, or a directory with one
+    #[arg(short, long, value_name = "PATH")]
+    pub tokenizer: PathBuf,
+    /// Leave special tokens out
+    #[arg(long)]
+    pub skip_special: bool,
+    /// The ids: 1,2,3
+    #[arg(long, value_name = "IDS", value_delimiter = ',', allow_negative_numbers = true, value_parser = whole::<u32>)]
+    pub ids: Option<Vec<u32>>,
+}
+
+/// What `data` can do.
+#[derive(Subcommand)]
+pub enum DataCommand {
+    /// Count examples and tokens in a JSONL file and name every problem by its line; exit code 2 if there is one
+    Check(DataCheckArgs),
+}
+
+/// Options of `data check`.
+#[derive(Args)]
+pub struct DataCheckArgs {
+    /// Examples, one JSON object a line
+    pub file: PathBuf,
+    /// Count this tokenizer's tokens: a tokenizer.json, or a directory with one [default: bytes]
+    #[arg(short, long, value_name = "PATH")]
+    pub tokenizer: Option<PathBuf>,
+    /// auto, question-answer (or lesson), alpaca, plain, chat, or a text with {prompt} and {response}
+    #[arg(long, value_name = "NAME|TEXT", default_value = "auto", allow_hyphen_values = true)]
+    pub template: String,
+    /// Tokens that an example may have; longer ones are cut at their end [default: any number]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<usize>)]
+    pub max_length: Option<usize>,
+}
+
 /// A whole number that is not negative.
 fn whole<N: TryFrom<i128>>(text: &str) -> Result<N, String> {
     let number = text.parse::<i128>().ok().and_then(|number| N::try_from(number).ok());
@@ -291,7 +454,16 @@ fn top_k(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Threads of the kernels.
+/// A kind of number.
+fn kind(text: &str) -> Result<Dtype, String> {
+    match text {
+        "f32" | "float32" => Ok(Dtype::F32),
+        "bf16" | "bfloat16" => Ok(Dtype::Bf16),
+        _ => Err("f32 or bf16 is needed".into()),
+    }
+}
+
+/// Threads of the kernels, or sequences of a batch.
 fn threads(text: &str) -> Result<usize, String> {
     match whole(text) {
         Ok(threads @ 1..=MAX_WORKERS) => Ok(threads),

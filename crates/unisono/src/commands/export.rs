@@ -17,7 +17,7 @@ use unisono_train::model::ModelSpec;
 /// A name that is no run, files in the way, a full disk.
 pub fn run(args: &ExportArgs, context: &Context) -> Result<u8, Failure> {
     let out = &context.out;
-    let trained = Trained::load(&args.run, &Changes::default(), context)?;
+    let trained = Trained::load_to_write(&args.run, &Changes::default(), context)?;
     let exported = match args.format {
         ExportFormat::File => file(args, &trained)?,
         ExportFormat::Hf => directory(args, &trained)?,

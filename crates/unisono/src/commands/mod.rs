@@ -1,8 +1,10 @@
 //! The commands, one a file.
 
 mod bench;
+mod chat;
 mod check;
 mod completions;
+mod data;
 mod devices;
 mod diff;
 mod eval;
@@ -11,11 +13,14 @@ mod generate;
 mod init;
 mod inspect;
 mod lora;
+mod requests;
 mod sample;
 mod schema;
 mod setup;
+mod tokenizer;
 mod train;
 mod trained;
+mod writer;
 
 pub use lora::LoraCommand;
 
@@ -41,8 +46,11 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Lora { command } => lora::run(command, &context),
         Command::Devices => devices::run(&context),
         Command::Schema => schema::run(&context),
+        Command::Tokenizer { command } => tokenizer::run(command, &context),
+        Command::Data { command } => data::run(command, &context),
         Command::Completions { shell } => completions::run(*shell, &context),
         Command::Generate(args) => generate::run(args, &context),
+        Command::Chat(args) => chat::run(args, &context),
         Command::Eval(args) => eval::run(args, &context),
         Command::Diff(args) => diff::run(args, &context),
         Command::Export(args) => export::run(args, &context),
