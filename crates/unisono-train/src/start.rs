@@ -4,7 +4,7 @@ use crate::checkpoint::Checkpoint;
 use crate::config::RunConfig;
 use crate::error::Result;
 use crate::hub::config::Ids;
-use crate::hub::{self, WeightSet};
+use crate::hub::{self, Loaded, WeightSet};
 use crate::model::{LiveModel, ModelSpec};
 use crate::peft::Stored;
 use crate::step::regime;
@@ -52,7 +52,8 @@ pub fn spec_of_files(config: &RunConfig, spec: &ModelSpec) -> Result<(ModelSpec,
     Ok((spec, Some(described.ids)))
 }
 
-/// A model of Hugging Face's files that only runs, with an adapter of PEFT's files beside its layers where one is named.
+/// A model of Hugging Face's files that only runs, with an adapter of PEFT's files beside its layers where one is named;
+/// and what loading its weights had to say.
 ///
 /// # Errors
 /// Tensors that are not the model's or the adapter's, a mesh that does not fit.
@@ -61,7 +62,7 @@ pub fn model_of_files(
     spec: &ModelSpec,
     weights: &WeightSet,
     adapter: Option<&Path>,
-) -> Result<LiveModel> {
+) -> Result<(LiveModel, Loaded)> {
     let adapter = adapter.map(|path| Stored::open(path, spec)).transpose()?;
     let adapters = adapter.as_ref().map(|adapter| Rc::new(adapter.adapters.clone()));
     let model = spec.build(
@@ -71,12 +72,12 @@ pub fn model_of_files(
             ..Regime::inference()
         },
     )?;
-    hub::load(weights, model.as_model().table().all(), spec)?;
+    let loaded = hub::load(weights, model.as_model().table().all(), spec)?;
     if let Some(adapter) = adapter {
         adapter.load(model.as_model().table())?;
     }
     model.as_model().set_training(false);
-    Ok(model)
+    Ok((model, loaded))
 }
 
 /// The model of a run with the weights of `checkpoint`, which only runs: no gradients, no optimizer. What the checkpoint of a

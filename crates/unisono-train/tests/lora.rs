@@ -75,7 +75,9 @@ fn spec(folder: &Path) -> ModelSpec {
 
 fn adapted(folder: &Path, axes: &[(&str, usize)]) -> LiveModel {
     let weights = WeightSet::open(&folder.join("base")).expect("weights");
-    model_of_files(&open(axes), &spec(folder), &weights, Some(&folder.join("adapter"))).expect("it fits")
+    let adapter = folder.join("adapter");
+    let model = model_of_files(&open(axes), &spec(folder), &weights, Some(&adapter));
+    model.expect("it fits").0
 }
 
 /// The values of a model's adapters and of what else an adapter's files hold, by name.

@@ -167,6 +167,9 @@ pub struct ModelArgs {
     /// A model in Hugging Face's files: a folder, or org/name in the local cache
     #[arg(long, value_name = "DIR|ORG/NAME")]
     pub model: Option<String>,
+    /// An adapter (LoRA) in PEFT's files for the model: a folder, or org/name in the local cache
+    #[arg(long, value_name = "DIR|ORG/NAME", requires = "model")]
+    pub adapter: Option<String>,
     /// What the model's weights are kept and multiplied in [default: as the files have them]
     #[arg(long, value_name = "f32|bf16", requires = "model", value_parser = kind)]
     pub dtype: Option<Dtype>,

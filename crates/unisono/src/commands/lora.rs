@@ -100,7 +100,7 @@ fn of_files(model: &str, adapter: &str, context: &Context) -> Result<Merged, Fai
     };
     let device = setup::opened(Mesh::one(), options)?;
     let weights = WeightSet::open(&directory)?;
-    let model = model_of_files(&device, &described.spec, &weights, Some(&adapter))?;
+    let (model, _) = model_of_files(&device, &described.spec, &weights, Some(&adapter))?;
     let mut options = SaveOptions::default();
     match Tokenizer::load(&directory) {
         Ok(tokenizer) => options = options.with_tokenizer(&tokenizer),
