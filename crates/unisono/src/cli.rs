@@ -1,7 +1,7 @@
 //! Options and arguments.
 
 use crate::exit;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::path::PathBuf;
 use unisono_kernels::isa::Isa;
@@ -133,6 +133,7 @@ pub struct CheckArgs {
 
 /// A model and where to run it.
 #[derive(Args)]
+#[command(group = ArgGroup::new("source").required(true).args(["run", "model"]))]
 pub struct ModelArgs {
     /// A run of unisono's: a folder, one of its checkpoints, or `latest`
     #[arg(
