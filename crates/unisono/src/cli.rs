@@ -1,7 +1,8 @@
 //! Options and arguments.
 
+use crate::commands::{ExportDtype, ExportFormat, LessonArgs, LoraCommand};
 use crate::exit;
-use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use std::path::PathBuf;
 use unisono_kernels::isa::Isa;
@@ -55,6 +56,12 @@ pub enum Command {
     Export(ExportArgs),
     /// Show what a model's files hold and what would become of them; no weights are read
     Inspect(InspectArgs),
+    /// Work with adapters (LoRA)
+    Lora {
+        /// What to do with them.
+        #[command(subcommand)]
+        command: LoraCommand,
+    },
     /// Write a commented run.yaml to begin with
     Init(InitArgs),
     /// Show what this machine has: cores, caches, instruction sets, memory
@@ -90,8 +97,16 @@ pub struct TrainArgs {
     pub config: Option<PathBuf>,
     #[command(flatten)]
     pub changes: Changes,
+    #[command(flatten)]
+    pub lesson: LessonArgs,
     /// Folder of the run [default: runs/PROJECT_NAME, or the next free runs/PROJECT_NAME-N]
-    #[arg(short, long, value_name = "DIR", conflicts_with = "resume")]
+    #[arg(
+        short,
+        long,
+        value_name = "DIR",
+        conflicts_with = "resume",
+        visible_alias = "output-dir"
+    )]
     pub out: Option<PathBuf>,
     /// Go on with a run (a folder, one of its checkpoints, or `latest`), on the same or another mesh
     #[arg(long, value_name = "DIR|latest", conflicts_with = "fresh")]
@@ -146,6 +161,9 @@ pub struct ModelArgs {
     /// A model in Hugging Face's files: a folder, or org/name in the local cache
     #[arg(long, value_name = "DIR|ORG/NAME")]
     pub model: Option<String>,
+    /// An adapter (LoRA) in PEFT's files for the model: a folder, or org/name in the local cache
+    #[arg(long, value_name = "DIR|ORG/NAME", requires = "model")]
+    pub adapter: Option<String>,
     /// What the model's weights are kept and multiplied in [default: as the files have them]
     #[arg(long, value_name = "f32|bf16", requires = "model", value_parser = kind)]
     pub dtype: Option<Dtype>,
@@ -284,24 +302,6 @@ pub struct ExportArgs {
     /// A file of weights is at most so large; only for --format hf
     #[arg(long, value_name = "BYTES", default_value_t = 5_000_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub shard_bytes: u64,
-}
-
-/// What `export` writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ExportFormat {
-    /// One safetensors file, with config.json and tokenizer.json beside it
-    File,
-    /// A directory that transformers loads as it is
-    Hf,
-}
-
-/// What exported weights become.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ExportDtype {
-    /// As they are
-    F32,
-    /// Rounded to nearest even
-    Bf16,
 }
 
 /// Options of `inspect`.

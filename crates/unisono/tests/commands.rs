@@ -39,7 +39,15 @@ fn training_says_everything_and_leaves_a_run() {
         .tells(&["devices share", "no speed-up is to be expected"]);
     assert_eq!(
         s.names("runs/tiny"),
-        ["checkpoints", "config.yaml", "metrics.jsonl", "tokenizer.json"]
+        [
+            "checkpoints",
+            "config.yaml",
+            "metrics.jsonl",
+            "tokenizer.json",
+            "training_curves.png",
+            "training_curves.svg",
+            "validations.jsonl"
+        ]
     );
     assert_eq!(
         s.names("runs/tiny/checkpoints"),
@@ -236,7 +244,7 @@ fn weights_are_exported() {
         .tells(&["would be replaced"]);
     assert_eq!(s.names("mine"), ["config.json"]);
     for _ in 0..2 {
-        s.run("export --run latest --format hf --dtype bf16 --shard-bytes 200000 --out hf")
+        s.run("export --run latest --format hf --dtype bf16 --shard-bytes 20000 --out hf")
             .ended(0)
             .says(&[
                 "model.safetensors.index.json",

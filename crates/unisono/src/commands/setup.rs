@@ -8,7 +8,8 @@ use unisono_runtime::{Options, RuntimeError};
 use unisono_tensor::{Mesh, MeshDevice, TensorError};
 use unisono_train::config::{self, ConfigErrors, Loaded, Place, RunConfig};
 use unisono_train::dataset::Dataset;
-use unisono_train::{Plan, plan};
+use unisono_train::plan::{self, PlanProblem};
+use unisono_train::{Plan, TrainError};
 
 /// What `train` runs without a file.
 const DEFAULT: &str = "char-gpt";
@@ -18,6 +19,18 @@ const DEFAULT: &str = "char-gpt";
 /// # Errors
 /// Options that contradict each other, or a mesh that is none.
 pub fn overrides(changes: &Changes, verify: Option<u64>) -> Result<Vec<String>, Failure> {
+    overrides_with(changes, verify, &[])
+}
+
+/// The same with options that name a file each: option, key, file.
+///
+/// # Errors
+/// As [`overrides`].
+pub fn overrides_with(
+    changes: &Changes,
+    verify: Option<u64>,
+    files: &[(&str, &str, Option<&String>)],
+) -> Result<Vec<String>, Failure> {
     let mut overrides = changes.set.clone();
     let mut add = |option: &str, texts: Vec<String>| {
         for text in texts {
@@ -41,6 +54,13 @@ pub fn overrides(changes: &Changes, verify: Option<u64>) -> Result<Vec<String>, 
             &format!("--workers {workers}"),
             vec![format!("device_config.workers={workers}")],
         )?;
+    }
+    for (option, key, file) in files {
+        if let Some(file) = file {
+            // In quotes a path means itself, whatever characters it has.
+            let quoted = serde_json::Value::from(file.as_str());
+            add(&format!("{option} {file}"), vec![format!("{key}={quoted}")])?;
+        }
     }
     if let Some(steps) = verify {
         add(
@@ -107,8 +127,22 @@ pub fn refused(errors: &ConfigErrors, context: &Context) -> Failure {
 /// # Errors
 /// Everything that is wrong, at once.
 pub fn plan(loaded: &Loaded) -> Result<(Plan, Dataset), Failure> {
+    planned(loaded, &plan::check)
+}
+
+/// The same for a machine that need not be this one, see [`plan::check_elsewhere`].
+///
+/// # Errors
+/// As [`plan()`].
+pub fn plan_elsewhere(loaded: &Loaded) -> Result<(Plan, Dataset), Failure> {
+    planned(loaded, &plan::check_elsewhere)
+}
+
+type Check = dyn Fn(&Loaded, &Result<Dataset, TrainError>) -> Result<Plan, Vec<PlanProblem>>;
+
+fn planned(loaded: &Loaded, check: &Check) -> Result<(Plan, Dataset), Failure> {
     let dataset = Dataset::load(&loaded.config);
-    match plan::check(loaded, &dataset) {
+    match check(loaded, &dataset) {
         Ok(plan) => Ok((plan, dataset?)),
         Err(problems) => {
             let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
