@@ -18,6 +18,9 @@ pub use header::TensorEntry;
 pub use safetensors::Dtype;
 pub use write::{TensorSpec, WrittenDtype, write_safetensors, write_safetensors_as};
 
+/// Memory that several threads read.
+pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
 /// An open safetensors file, memory-mapped.
 #[derive(Debug)]
 pub struct Weights {
@@ -135,7 +138,7 @@ impl Weights {
     ///
     /// # Errors
     /// [`DataError::Tensor`] when there is none.
-    pub fn shared(&self, name: &str) -> Result<(Arc<dyn AsRef<[u8]> + Send + Sync>, Range<usize>), DataError> {
+    pub fn shared(&self, name: &str) -> Result<(SharedBytes, Range<usize>), DataError> {
         let entry = self.entry(name)?;
         let range = self.data + entry.bytes.start..self.data + entry.bytes.end;
         Ok((self.map.clone(), range))

@@ -214,10 +214,13 @@ fn sharded(change: impl FnOnce(&Path, &mut Vec<Stored>, &mut Vec<Stored>, &mut V
         .map_err(|error| error.to_string())
 }
 
+/// Changes the tensors of two files and the index.
+type Change = dyn Fn(&mut Vec<Stored>, &mut Vec<Stored>, &mut Value);
+
 #[test]
 fn shards_must_be_what_their_index_says() {
     sharded(|_, _, _, _| {}).expect("it loads");
-    let refused = |words: &str, change: &dyn Fn(&mut Vec<Stored>, &mut Vec<Stored>, &mut Value)| {
+    let refused = |words: &str, change: &Change| {
         let error = sharded(|_, a, b, index| change(a, b, index)).expect_err(words);
         assert!(
             error.contains("model.safetensors.index.json: ") && error.contains(words),

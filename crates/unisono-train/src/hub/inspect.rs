@@ -246,7 +246,7 @@ pub fn tensors(path: &Path) -> Result<(Vec<TensorInfo>, StoredInfo)> {
     if !path.is_dir() {
         // Refused with the words for whatever is no file.
         open_regular(path)?;
-        if !path.extension().is_some_and(|extension| extension == "safetensors") {
+        if path.extension().is_none_or(|extension| extension != "safetensors") {
             return Err(HubError::unusable(
                 path,
                 "it is no safetensors file: name one, a model's directory or a run",

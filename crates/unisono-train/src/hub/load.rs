@@ -159,9 +159,7 @@ impl<'a, 'w> Fit<'a, 'w> {
         let mut ignored = Vec::new();
         for entry in weights.tensors().filter(|entry| !used.contains(entry.name.as_str())) {
             let name = &entry.name;
-            let table = table
-                .filter(|_| tied(spec) && name == HEAD)
-                .and_then(|table| find(table));
+            let table = table.filter(|_| tied(spec) && name == HEAD).and_then(&find);
             match table {
                 _ if is_no_weight(name) => ignored.push(name.clone()),
                 Some(table) => {

@@ -217,9 +217,12 @@ transformer_config: {model}
     }
 }
 
+/// Question, answer and reference answer.
+pub type Answered = (String, String, String);
+
 /// The blocks of a `validation.txt`: step, and pairs of what is asked and said.
-pub fn answers(text: &str) -> Vec<(u64, Vec<(String, String, String)>)> {
-    let mut steps: Vec<(u64, Vec<(String, String, String)>)> = Vec::new();
+pub fn answers(text: &str) -> Vec<(u64, Vec<Answered>)> {
+    let mut steps: Vec<(u64, Vec<Answered>)> = Vec::new();
     let mut word = "";
     for line in text.lines() {
         if let Some(step) = line.strip_prefix("step ") {

@@ -175,6 +175,8 @@ impl Report<'_> {
         // A path that is no text has no JSON form.
         let lossy = |path: PathBuf| PathBuf::from(path.to_string_lossy().into_owned());
         summary.checkpoint = summary.checkpoint.map(lossy);
+        summary.final_model = summary.final_model.map(lossy);
+        summary.curves = summary.curves.into_iter().map(lossy).collect();
         json!({
             "summary": summary,
             "mfu": self.mfu(),

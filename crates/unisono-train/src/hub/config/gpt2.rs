@@ -28,7 +28,7 @@ pub(super) fn read(keys: &Keys) -> GptConfig {
     let intermediate_dim = keys
         .size_if_given("n_inner")
         .unwrap_or_else(|| embedding_dim.saturating_mul(4));
-    if embedding_dim % num_heads != 0 {
+    if !embedding_dim.is_multiple_of(num_heads) {
         keys.problem(format!(
             "n_embd {embedding_dim} does not divide into n_head {num_heads} heads"
         ));

@@ -65,13 +65,13 @@ pub(super) fn read(keys: &Keys, family: Architecture) -> LlamaConfig {
         ),
     };
     let max_sequence_length = keys.size("max_position_embeddings", Some(defaults.max_position_embeddings));
-    if num_heads % num_groups != 0 {
+    if !num_heads.is_multiple_of(num_groups) {
         keys.problem(format!(
             "num_attention_heads {num_heads} does not divide into num_key_value_heads {num_groups} groups"
         ));
     }
     let head_dim = keys.size_if_given("head_dim").or(defaults.head_dim).unwrap_or_else(|| {
-        if embedding_dim % num_heads != 0 {
+        if !embedding_dim.is_multiple_of(num_heads) {
             keys.problem(format!(
                 "hidden_size {embedding_dim} does not divide into num_attention_heads {num_heads} heads, and head_dim is not given"
             ));
@@ -81,7 +81,7 @@ pub(super) fn read(keys: &Keys, family: Architecture) -> LlamaConfig {
     if head_dim > MAX_HEAD_DIM {
         keys.problem(format!("head_dim is {head_dim}; at most {MAX_HEAD_DIM} is believed"));
     }
-    if head_dim % 2 != 0 {
+    if !head_dim.is_multiple_of(2) {
         keys.problem(format!(
             "head_dim is {head_dim}; rotary positions need pairs, so an even number"
         ));
