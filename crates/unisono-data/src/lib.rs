@@ -7,7 +7,14 @@
 //!                                          └───▶ validation batches
 //! ```
 //!
-//! - [`corpus`]: the built-in stories; [`text`]: UTF-8 files; [`tokenizer`]: characters or bytes to ids and back.
+//! Fine-tuning begins elsewhere and ends in the same batches:
+//!
+//! ```text
+//! JSONL ─ template | chat template ─▶ text, answer's part ─ tokenizer ─▶ examples ─ sampler ─▶ batch ─ prefetch ─▶ (training)
+//! ```
+//!
+//! - [`corpus`]: the built-in stories; [`text`]: UTF-8 files; [`tokenizer`]: characters, bytes or a `tokenizer.json` to ids and back.
+//! - [`chat`]: conversations written out by a tokenizer's chat template; [`examples`]: prompts and answers of a JSONL file.
 //! - [`tokens`]: a sequence of token ids, in memory, memory-mapped or made up; [`token_file`]: the formats it is read from.
 //! - [`mod@split`], [`windows`], [`sampler`], [`batch`]: which tokens stand in which row of which batch, a pure function of
 //!   the configuration, the seed and one counter (the samples consumed), so that a checkpoint keeps just that counter.

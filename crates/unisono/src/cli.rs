@@ -58,6 +58,18 @@ pub enum Command {
     Schema,
     /// Measure the kernels against the multiply-add peak of this machine
     Bench(BenchArgs),
+    /// Train a tokenizer, or turn text into ids and back
+    Tokenizer {
+        /// What to do with it.
+        #[command(subcommand)]
+        command: TokenizerCommand,
+    },
+    /// Look at training data
+    Data {
+        /// What to do with it.
+        #[command(subcommand)]
+        command: DataCommand,
+    },
     /// Print completions for a shell
     Completions {
         /// Which shell
@@ -215,6 +227,88 @@ pub struct BenchArgs {
     /// Repetitions; the median is shown
     #[arg(long, value_name = "N", default_value_t = 5, allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..))]
     pub repetitions: u16,
+}
+
+/// What `tokenizer` can do.
+#[derive(Subcommand)]
+pub enum TokenizerCommand {
+    /// Train a byte-level BPE and write it as a directory that transformers loads
+    Train(TokenizerTrainArgs),
+    /// Print the ids of a text, which is standard input if not given
+    Encode(TokenizerEncodeArgs),
+    /// Print the text of ids, which are read from standard input if not given
+    Decode(TokenizerDecodeArgs),
+}
+
+/// Options of `tokenizer train`.
+#[derive(Args)]
+pub struct TokenizerTrainArgs {
+    /// Text files, or examples as .jsonl
+    #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
+    pub data: Vec<PathBuf>,
+    /// Ids in all: the special tokens, 256 bytes, and the tokens that are learnt
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<usize>)]
+    pub vocab_size: usize,
+    /// The directory to write; it must hold no tokenizer yet
+    #[arg(short, long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// A special token beside <|endoftext|>, such as <|im_start|>; may be given several times
+    #[arg(long, value_name = "TOKEN")]
+    pub special: Vec<String>,
+    /// Begin every prompt with <|endoftext|> as its BOS
+    #[arg(long)]
+    pub bos: bool,
+}
+
+/// Options of `tokenizer encode`.
+#[derive(Args)]
+pub struct TokenizerEncodeArgs {
+    /// A tokenizer.json, or a directory with one
+    #[arg(short, long, value_name = "PATH")]
+    pub tokenizer: PathBuf,
+    /// Encode as a prompt: with BOS where the tokenizer adds one
+    #[arg(long)]
+    pub prompt: bool,
+    /// The text
+    #[arg(allow_hyphen_values = true)]
+    pub text: Option<String>,
+}
+
+/// Options of `tokenizer decode`.
+#[derive(Args)]
+pub struct TokenizerDecodeArgs {
+    /// A tokenizer.json, or a directory with one
+    #[arg(short, long, value_name = "PATH")]
+    pub tokenizer: PathBuf,
+    /// Leave special tokens out
+    #[arg(long)]
+    pub skip_special: bool,
+    /// The ids: 1,2,3
+    #[arg(long, value_name = "IDS", value_delimiter = ',', allow_negative_numbers = true, value_parser = whole::<u32>)]
+    pub ids: Option<Vec<u32>>,
+}
+
+/// What `data` can do.
+#[derive(Subcommand)]
+pub enum DataCommand {
+    /// Count examples and tokens in a JSONL file and name every problem by its line; exit code 2 if there is one
+    Check(DataCheckArgs),
+}
+
+/// Options of `data check`.
+#[derive(Args)]
+pub struct DataCheckArgs {
+    /// Examples, one JSON object a line
+    pub file: PathBuf,
+    /// Count this tokenizer's tokens: a tokenizer.json, or a directory with one [default: bytes]
+    #[arg(short, long, value_name = "PATH")]
+    pub tokenizer: Option<PathBuf>,
+    /// auto, question-answer (or lesson), alpaca, plain, chat, or a text with {prompt} and {response}
+    #[arg(long, value_name = "NAME|TEXT", default_value = "auto", allow_hyphen_values = true)]
+    pub template: String,
+    /// Tokens that an example may have; longer ones are cut at their end [default: any number]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<usize>)]
+    pub max_length: Option<usize>,
 }
 
 /// A whole number that is not negative.

@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod completions;
+mod data;
 mod devices;
 mod diff;
 mod eval;
@@ -12,6 +13,7 @@ mod init;
 mod sample;
 mod schema;
 mod setup;
+mod tokenizer;
 mod train;
 mod trained;
 
@@ -36,6 +38,8 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Init(args) => init::run(args, &context),
         Command::Devices => devices::run(&context),
         Command::Schema => schema::run(&context),
+        Command::Tokenizer { command } => tokenizer::run(command, &context),
+        Command::Data { command } => data::run(command, &context),
         Command::Completions { shell } => completions::run(*shell, &context),
         Command::Generate(args) => generate::run(args, &context),
         Command::Eval(args) => eval::run(args, &context),
