@@ -318,6 +318,10 @@ fn broken_files_are_errors_that_name_file_and_fault() {
             "its normalizer's precompiled_charsmap is broken: ",
         ),
         (
+            changed(&|v| v["post_processor"]["processors"][1]["special_tokens"] = json!({})),
+            "its post-processor cannot be used: ",
+        ),
+        (
             refused("tokenizer_config.json", json!({"eos_token": "<gone>"})),
             "name \"<gone>\" as eos_token, but it has no such token",
         ),

@@ -1,115 +1,18 @@
 //! Generation gives the same bits alone or in a batch, on any mesh, however the prompt is cut; and says what is wrong.
 
+mod generate_support;
+
+use generate_support::{DTYPES, POSITIONS, config, ids, model, model_in, model_of, requests};
 use std::ops::ControlFlow;
 use unisono_data::Tokenizer;
 use unisono_kernels::isa::Isa;
-use unisono_kernels::philox::Stream;
-use unisono_kernels::random::fill_normal;
-use unisono_nn::Model;
-use unisono_nn::layers::Activation;
 use unisono_nn::models::{Gpt, GptConfig, Positions};
-use unisono_tensor::{Dtype, Mesh, MeshDevice, Options};
+use unisono_nn::{LanguageModel, Model};
+use unisono_tensor::Dtype;
 use unisono_train::generate::{
     Batching, Decoder, End, Finish, GenerateError, Output, Request, Sampling, TextRequest, generate, generate_text,
     generate_with,
 };
-
-const POSITIONS: usize = 96;
-
-fn config() -> GptConfig {
-    GptConfig {
-        vocab_size: 65,
-        max_sequence_length: POSITIONS,
-        num_blocks: 2,
-        num_heads: 8,
-        num_groups: 4,
-        embedding_dim: 64,
-        intermediate_dim: 256,
-        dropout: 0.1,
-        bias: true,
-        weight_tying: true,
-        positions: Positions::Trainable,
-        activation: Activation::Gelu,
-        recompute: false,
-        dtype: Dtype::F32,
-    }
-}
-
-/// A model whose values are large enough for lively texts.
-fn model_of(config: GptConfig, axes: &[(&str, usize)], workers: usize, isa: Isa) -> Gpt {
-    let options = Options {
-        workers: Some(workers),
-        isa: Some(isa),
-        memory_limit: Some(64 << 20),
-        ..Options::default()
-    };
-    let device = MeshDevice::open(Mesh::new(axes).unwrap(), options).unwrap();
-    let model = Gpt::new(&device, config).unwrap();
-    for (index, parameter) in model.parameters().iter().enumerate() {
-        let mut values = vec![0.0; parameter.spec.padded().iter().product()];
-        let stream = Stream {
-            seed: 3,
-            site: index as u32,
-            step: 0,
-        };
-        let real = parameter.num_elements();
-        let gain = parameter.name.contains("ln_") && parameter.name.ends_with("weight");
-        fill_normal(&stream, 0, if gain { 1.0 } else { 0.0 }, 0.3, &mut values[..real]);
-        parameter.tensor.upload_global(&values).unwrap();
-    }
-    model
-}
-
-fn model(axes: &[(&str, usize)]) -> Gpt {
-    model_of(config(), axes, 1, Isa::detect())
-}
-
-fn model_in(dtype: Dtype, axes: &[(&str, usize)]) -> Gpt {
-    model_of(GptConfig { dtype, ..config() }, axes, 1, Isa::detect())
-}
-
-const DTYPES: [Dtype; 2] = [Dtype::F32, Dtype::Bf16];
-
-fn ids(len: usize, seed: u64) -> Vec<u32> {
-    let stream = Stream { seed, site: 0, step: 0 };
-    (0..len as u64).map(|i| stream.word(i) % 65).collect()
-}
-
-/// Five prompts of different lengths, each with settings of its own.
-fn requests() -> Vec<Request> {
-    let sampling = [
-        Sampling::greedy(),
-        Sampling::default(),
-        Sampling {
-            temperature: 0.8,
-            top_k: Some(12),
-            seed: 4,
-            ..Sampling::default()
-        },
-        Sampling {
-            top_p: 0.7,
-            repetition_penalty: 1.3,
-            seed: 5,
-            ..Sampling::default()
-        },
-        Sampling {
-            repetition_penalty: 1.2,
-            ..Sampling::greedy()
-        },
-    ];
-    let lengths = [(1, 20), (70, 12), (7, 31), (33, 1), (18, 24)];
-    lengths
-        .into_iter()
-        .zip(sampling)
-        .enumerate()
-        .map(|(i, ((len, max_new_tokens), sampling))| Request {
-            prompt_ids: ids(len, 100 + i as u64),
-            max_new_tokens,
-            sampling,
-            stop_ids: Vec::new(),
-        })
-        .collect()
-}
 
 fn all(model: &Gpt, requests: &[Request]) -> Vec<Output> {
     generate(model, requests, &mut |_, _| ControlFlow::Continue(())).unwrap()
@@ -358,8 +261,14 @@ fn the_models_positions_end_the_text_in_words() {
     let full = Finish::Context { positions: POSITIONS };
     assert_eq!(outputs.iter().map(|o| o.ids.len()).collect::<Vec<_>>(), [7, 1, 1, 2, 0]);
     assert_eq!(
-        outputs.iter().map(|o| o.finish).collect::<Vec<_>>(),
-        [full, full, Finish::Length, Finish::Length, Finish::Length]
+        outputs.iter().map(|o| o.finish.clone()).collect::<Vec<_>>(),
+        [
+            full.clone(),
+            full.clone(),
+            Finish::Length,
+            Finish::Length,
+            Finish::Length
+        ]
     );
     assert_eq!(
         full.to_string(),
@@ -381,7 +290,7 @@ fn padding_of_the_vocabulary_is_never_drawn() {
             seed,
             ..Sampling::default()
         },
-        stop_ids: Vec::new(),
+        ..Request::default()
     };
     for vocabulary in [65, 5] {
         let batching = Batching {

@@ -1,10 +1,11 @@
 //! Options and arguments.
 
 use crate::exit;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::path::PathBuf;
 use unisono_kernels::isa::Isa;
+use unisono_tensor::Dtype;
 
 /// Most threads that can be asked for, as `device_config.workers`.
 const MAX_WORKERS: usize = 1024;
@@ -42,14 +43,18 @@ pub enum Command {
     Train(TrainArgs),
     /// Print the plan of a run, or everything that is wrong with it; nothing is run
     Check(CheckArgs),
-    /// Write text with a trained model
+    /// Write text with a trained model or one in Hugging Face's files
     Generate(GenerateArgs),
-    /// Measure a trained model's loss, perplexity and bits per character
+    /// Talk with a model, a message a line
+    Chat(ChatArgs),
+    /// Measure a model's loss, perplexity and bits per character
     Eval(EvalArgs),
     /// Compare two runs bit by bit; exit code 3 where they differ
     Diff(DiffArgs),
     /// Write a trained model's weights as safetensors, for PyTorch and Hugging Face
     Export(ExportArgs),
+    /// Show what a model's files hold and what would become of them; no weights are read
+    Inspect(InspectArgs),
     /// Write a commented run.yaml to begin with
     Init(InitArgs),
     /// Show what this machine has: cores, caches, instruction sets, memory
@@ -126,60 +131,126 @@ pub struct CheckArgs {
     pub against: Option<PathBuf>,
 }
 
-/// A trained model and where to run it.
+/// A model and where to run it.
 #[derive(Args)]
-pub struct RunArgs {
-    /// The run: a folder, one of its checkpoints, or `latest`
-    #[arg(long, value_name = "DIR")]
-    pub run: PathBuf,
+pub struct ModelArgs {
+    /// A run of unisono's: a folder, one of its checkpoints, or `latest`
+    #[arg(
+        long,
+        value_name = "DIR",
+        required_unless_present = "model",
+        conflicts_with = "model"
+    )]
+    pub run: Option<PathBuf>,
+    /// A model in Hugging Face's files: a folder, or org/name in the local cache
+    #[arg(long, value_name = "DIR|ORG/NAME")]
+    pub model: Option<String>,
+    /// What the model's weights are kept and multiplied in [default: as the files have them]
+    #[arg(long, value_name = "f32|bf16", requires = "model", value_parser = kind)]
+    pub dtype: Option<Dtype>,
     #[command(flatten)]
     pub changes: Changes,
+}
+
+/// How tokens are chosen.
+#[derive(Args)]
+pub struct SamplingArgs {
+    /// Tokens to write [default: 300, as far as the model has positions for them]
+    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<usize>)]
+    pub max_new_tokens: Option<usize>,
+    /// Divides the logits; 0 takes the likeliest token [default: eval_config, or 1]
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    pub temperature: Option<f64>,
+    /// Draw from the K likeliest tokens; 0 and -1 mean all [default: eval_config, or all]
+    #[arg(long, value_name = "K", allow_negative_numbers = true, value_parser = top_k)]
+    pub top_k: Option<usize>,
+    /// Draw from the likeliest tokens up to this probability [default: eval_config, or 1]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    pub top_p: Option<f64>,
+    /// Draw from tokens of at least this share of the likeliest one's probability [default: 0]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    pub min_p: Option<f64>,
+    /// Makes tokens that are there already less likely [default: eval_config, or 1]
+    #[arg(long, value_name = "R", allow_negative_numbers = true)]
+    pub repetition_penalty: Option<f64>,
+    /// Seed of the draws [default: the run's, or 0]
+    #[arg(long, allow_negative_numbers = true, value_parser = whole::<u64>)]
+    pub seed: Option<u64>,
+    /// End a text where the model writes this; may be given again
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub stop: Vec<String>,
 }
 
 /// Options of `generate`.
 #[derive(Args)]
 pub struct GenerateArgs {
     #[command(flatten)]
-    pub run: RunArgs,
-    /// The text to go on from
-    #[arg(
-        long,
-        conflicts_with = "prompt_ids",
-        required_unless_present = "prompt_ids",
-        allow_hyphen_values = true
-    )]
-    pub prompt: Option<String>,
-    /// The tokens to go on from: 1,2,3
-    #[arg(long, value_name = "IDS", value_delimiter = ',', allow_negative_numbers = true, value_parser = whole::<u32>)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub prompts: PromptArgs,
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+    /// Log-probabilities of the tokens, and of the N likeliest at each place, with --json and --jsonl
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<usize>)]
+    pub logprobs: Option<usize>,
+    /// Most sequences at once
+    #[arg(long, value_name = "N", default_value = "32", allow_negative_numbers = true, value_parser = threads)]
+    pub batch: usize,
+    /// Write a JSON object a prompt, a line each
+    #[arg(long, conflicts_with = "json")]
+    pub jsonl: bool,
+}
+
+/// What to go on from.
+#[derive(Args)]
+#[group(required = true, multiple = true)]
+pub struct PromptArgs {
+    /// A text to go on from; may be given again
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub prompt: Vec<String>,
+    /// A file whose whole text is a prompt; may be given again
+    #[arg(long, value_name = "FILE")]
+    pub prompt_file: Vec<PathBuf>,
+    /// Tokens to go on from: 1,2,3
+    #[arg(long, value_name = "IDS", value_delimiter = ',', conflicts_with_all = ["prompt", "prompt_file", "input"], allow_negative_numbers = true, value_parser = whole::<u32>)]
     pub prompt_ids: Option<Vec<u32>>,
-    /// Tokens to write [default: 300, as far as the model has positions for them]
-    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<usize>)]
-    pub max_new_tokens: Option<usize>,
-    /// Divides the logits; 0 takes the likeliest token [default: eval_config]
-    #[arg(long, value_name = "T", allow_negative_numbers = true)]
-    pub temperature: Option<f64>,
-    /// Draw from the K likeliest tokens; 0 and -1 mean all [default: eval_config]
-    #[arg(long, value_name = "K", allow_negative_numbers = true, value_parser = top_k)]
-    pub top_k: Option<usize>,
-    /// Draw from the likeliest tokens up to this probability [default: eval_config]
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
-    pub top_p: Option<f64>,
-    /// Makes tokens that are there already less likely [default: eval_config]
-    #[arg(long, value_name = "R", allow_negative_numbers = true)]
-    pub repetition_penalty: Option<f64>,
-    /// Seed of the draws [default: the run's]
-    #[arg(long, allow_negative_numbers = true, value_parser = whole::<u64>)]
-    pub seed: Option<u64>,
+    /// Prompts as JSON lines, `-` for standard input: {"prompt": …}, {"prompt_ids": …} or {"messages": …}, and settings of their own
+    #[arg(long, value_name = "FILE|-")]
+    pub input: Option<PathBuf>,
+}
+
+/// Options of `chat`.
+#[derive(Args)]
+pub struct ChatArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+    /// What the model is told before the conversation
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub system: Option<String>,
+    /// How messages become a prompt [default: the tokenizer's chat template]
+    #[arg(long, value_name = "question-answer")]
+    pub template: Option<String>,
 }
 
 /// Options of `eval`.
 #[derive(Args)]
 pub struct EvalArgs {
     #[command(flatten)]
-    pub run: RunArgs,
-    /// Text (or tokens, for a run on tokens) to measure on [default: the run's validation part]
+    pub model: ModelArgs,
+    /// Text, examples to answer (.jsonl), or tokens for a run on tokens [default: the run's validation part]
     #[arg(long, value_name = "FILE")]
     pub data: Option<PathBuf>,
+    /// How examples become texts: a name or a text with {prompt} and {response} [default: the run's, or by the examples' fields]
+    #[arg(long, value_name = "TEMPLATE", requires = "data")]
+    pub template: Option<String>,
+    /// Tokens of a window, with --model [default: 1024, or the model's positions]
+    #[arg(long, value_name = "N", requires = "model", allow_negative_numbers = true, value_parser = whole::<usize>)]
+    pub context: Option<usize>,
+    /// Sequences at once; changes nothing but speed [default: validation_batch_size, or 8]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = threads)]
+    pub batch: Option<usize>,
 }
 
 /// Options of `diff`.
@@ -200,9 +271,44 @@ pub struct ExportArgs {
     /// The run: a folder, one of its checkpoints, or `latest`
     #[arg(long, value_name = "DIR")]
     pub run: PathBuf,
-    /// The file to write
-    #[arg(short, long, value_name = "FILE.safetensors")]
+    /// The file to write; for --format hf the directory
+    #[arg(short, long, value_name = "FILE.safetensors|DIR")]
     pub out: PathBuf,
+    /// A single file of weights, or a directory that transformers loads
+    #[arg(long, value_enum, default_value = "file")]
+    pub format: ExportFormat,
+    /// What the weights become; only for --format hf
+    #[arg(long, value_enum, default_value = "f32")]
+    pub dtype: ExportDtype,
+    /// A file of weights is at most so large; only for --format hf
+    #[arg(long, value_name = "BYTES", default_value_t = 5_000_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub shard_bytes: u64,
+}
+
+/// What `export` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// One safetensors file, with config.json and tokenizer.json beside it
+    File,
+    /// A directory that transformers loads as it is
+    Hf,
+}
+
+/// What exported weights become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportDtype {
+    /// As they are
+    F32,
+    /// Rounded to nearest even
+    Bf16,
+}
+
+/// Options of `inspect`.
+#[derive(Args)]
+pub struct InspectArgs {
+    /// A model's directory, org/name of a model in Hugging Face's cache, a run's folder or a safetensors file
+    #[arg(value_name = "PATH|ORG/NAME")]
+    pub path: String,
 }
 
 /// Options of `init`.
@@ -326,7 +432,16 @@ fn top_k(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Threads of the kernels.
+/// A kind of number.
+fn kind(text: &str) -> Result<Dtype, String> {
+    match text {
+        "f32" | "float32" => Ok(Dtype::F32),
+        "bf16" | "bfloat16" => Ok(Dtype::Bf16),
+        _ => Err("f32 or bf16 is needed".into()),
+    }
+}
+
+/// Threads of the kernels, or sequences of a batch.
 fn threads(text: &str) -> Result<usize, String> {
     match whole(text) {
         Ok(threads @ 1..=MAX_WORKERS) => Ok(threads),

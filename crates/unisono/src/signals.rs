@@ -3,7 +3,7 @@
 
 use crate::exit::{Failure, SIGNAL};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Whether a signal has come.
 #[derive(Clone, Default)]
@@ -19,7 +19,6 @@ impl Signals {
     #[cfg(unix)]
     pub fn catch() -> Result<Signals, Failure> {
         use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-        use std::sync::atomic::AtomicBool;
         let signals = Signals::default();
         let asked = Arc::new(AtomicBool::new(false));
         let catch = |signal: i32| {
@@ -51,6 +50,59 @@ impl Signals {
             0 => None,
             signal => Some(SIGNAL + signal as u8),
         }
+    }
+}
+
+/// Ctrl-C in a conversation: while an answer is written it ends the answer, otherwise the process.
+pub struct Interrupts {
+    asked: Arc<AtomicBool>,
+    idle: Arc<AtomicBool>,
+}
+
+/// While this lives an answer is being written.
+pub struct Busy<'a>(&'a Interrupts);
+
+impl Interrupts {
+    /// Catches Ctrl-C from now on.
+    ///
+    /// # Errors
+    /// A system that refuses.
+    pub fn catch() -> Result<Interrupts, Failure> {
+        let interrupts = Interrupts {
+            asked: Arc::default(),
+            idle: Arc::new(AtomicBool::new(true)),
+        };
+        #[cfg(unix)]
+        {
+            use signal_hook::consts::SIGINT;
+            let shutdown = signal_hook::flag::register_conditional_shutdown(
+                SIGINT,
+                i32::from(SIGNAL) + SIGINT,
+                interrupts.idle.clone(),
+            );
+            shutdown
+                .and_then(|_| signal_hook::flag::register(SIGINT, interrupts.asked.clone()))
+                .map_err(|error| Failure::running(format!("signals cannot be caught: {error}")))?;
+        }
+        Ok(interrupts)
+    }
+
+    /// From now on an answer is written, until the guard goes.
+    pub fn busy(&self) -> Busy<'_> {
+        self.asked.store(false, Ordering::Relaxed);
+        self.idle.store(false, Ordering::Relaxed);
+        Busy(self)
+    }
+
+    /// Whether Ctrl-C came since the answer began.
+    pub fn asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.idle.store(true, Ordering::Relaxed);
     }
 }
 

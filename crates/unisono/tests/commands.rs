@@ -235,6 +235,29 @@ fn weights_are_exported() {
         .ended(2)
         .tells(&["would be replaced"]);
     assert_eq!(s.names("mine"), ["config.json"]);
+    for _ in 0..2 {
+        s.run("export --run latest --format hf --dtype bf16 --shard-bytes 200000 --out hf")
+            .ended(0)
+            .says(&[
+                "model.safetensors.index.json",
+                "wrote hf/config.json",
+                "wrote hf/tokenizer.json",
+            ]);
+    }
+    s.run("inspect hf")
+        .ended(0)
+        .says(&["GPT2LMHeadModel", "BF16", "verdict        unisono runs and trains it"]);
+    s.run("inspect out/model.safetensors")
+        .ended(0)
+        .says(&["transformer.wte.weight", "F32"]);
+    s.write("mine/model.safetensors", "short");
+    s.run("inspect mine")
+        .ended(0)
+        .says(&["refused", "architectures and model_type are missing", "header"]);
+    s.run("inspect org/absent").ended(2).tells(&["hf download org/absent"]);
+    s.run("export --run latest --dtype bf16 --out out/model.safetensors")
+        .ended(2)
+        .tells(&["--dtype is for --format hf"]);
 }
 
 #[test]

@@ -245,7 +245,7 @@ impl Shared {
         }
         };
         let known = |id: &u32| self.library.id_to_token(*id).is_some();
-        let (before, after) = self.frame();
+        let (before, after) = self.frame()?;
         let bos = find(&settings.bos, "bos_token")?.or(settings.bos_id.filter(known));
         let bos = bos.or(before.first().copied());
         let mut eos_ids: Vec<u32> = find(&settings.eos, "eos_token")?.into_iter().collect();
@@ -271,14 +271,15 @@ impl Shared {
         Ok(())
     }
 
-    /// The ids that the file's post-processor puts before and after a text.
-    fn frame(&self) -> (Vec<u32>, Vec<u32>) {
+    /// The ids that the file's post-processor puts before and after a text. The error is a clause.
+    fn frame(&self) -> Result<(Vec<u32>, Vec<u32>), String> {
         // A text that the vocabulary cannot encode has nothing to put them around; some other of these has.
         for text in ["a", " ", "0", ""] {
             let encode = |special| guarded(|| self.library.encode_fast(text, special));
-            let (Ok(plain), Ok(framed)) = (encode(false), encode(true)) else {
+            let Ok(plain) = encode(false) else {
                 continue;
             };
+            let framed = encode(true).map_err(|problem| format!("its post-processor cannot be used: {problem}"))?;
             let (plain, framed) = (plain.get_ids(), framed.get_ids());
             if plain.is_empty() && !text.is_empty() {
                 continue;
@@ -286,10 +287,10 @@ impl Shared {
             if let Some(at) =
                 (0..=framed.len() - plain.len().min(framed.len())).find(|at| framed[*at..].starts_with(plain))
             {
-                return (framed[..at].to_vec(), framed[at + plain.len()..].to_vec());
+                return Ok((framed[..at].to_vec(), framed[at + plain.len()..].to_vec()));
             }
         }
-        (Vec::new(), Vec::new())
+        Ok((Vec::new(), Vec::new()))
     }
 }
 

@@ -118,8 +118,8 @@ impl Attention {
         let mut k = self.k_proj.forward(x, training)?;
         let v = self.v_proj.forward(x, training)?;
         if let Some((q_norm, k_norm)) = &self.qk_norm {
-            q = head_norm(&q, d, q_norm, self.eps)?;
-            k = head_norm(&k, d, k_norm, self.eps)?;
+            q = q.head_norm(d, q_norm, self.eps)?;
+            k = k.head_norm(d, k_norm, self.eps)?;
         }
         let rotate = |x: &Tensor| x.rope(d, &pass.frequencies, positions);
         Ok((rotate(&q)?, rotate(&k)?, v))
@@ -218,14 +218,6 @@ impl Llama {
             training,
         }
     }
-}
-
-/// The RMS norm of each head.
-fn head_norm(x: &Tensor, head_dim: usize, gain: &Tensor, eps: f32) -> Result<Tensor> {
-    let mut heads = x.local_shape().to_vec();
-    let width = heads.pop().unwrap_or(0);
-    heads.extend([width / head_dim, head_dim]);
-    x.reshape(&heads)?.rms_norm(Some(gain), eps)?.reshape(x.local_shape())
 }
 
 /// The position of each sequence's first token, `[batch, 1]` of [batch, tokens].

@@ -61,6 +61,7 @@ impl Fused {
 
 /// Copies the keys and values of new tokens behind those that the cache holds:
 /// `cache[s][g][position[s] + t] = new[s][t][g]`. A group's tokens lie side by side, so that decoding reads them in one run.
+/// Tokens beyond the capacity are left out: they are padding, where devices hold sequences of different lengths.
 #[derive(Clone, Debug)]
 pub struct CacheAppend {
     /// Keys of the new tokens, one head a group.
@@ -117,7 +118,7 @@ impl Op for CacheAppend {
         let position = place.u32(self.positions)[tile] as usize;
         for (new, cache) in [(self.k, self.keys), (self.v, self.values)] {
             let (from, layout) = (place.floats(new.buffer), new.layout);
-            for token in 0..self.tokens {
+            for token in 0..self.tokens.min(self.capacity.saturating_sub(position)) {
                 for group in 0..self.groups {
                     let at = tile * layout.batch + token * layout.token + group * layout.group;
                     let to = ((tile * self.groups + group) * self.capacity + position + token) * self.head_dim;

@@ -1,6 +1,7 @@
 //! Generation: keys and values of earlier tokens, and attention over them.
 
 use super::attention::{AttentionSpec, Separate, fused_shape, narrowed, output_layout};
+use super::shape::plan;
 use crate::Result;
 use crate::error::TensorError;
 use crate::tensor::{Dtype, Meta, Tensor};
@@ -8,6 +9,7 @@ use std::ops::Range;
 use unisono_runtime::BufferRef;
 use unisono_runtime::ops::attention::{Attention, Heads, Layout, Shape};
 use unisono_runtime::ops::cache::CacheAppend;
+use unisono_runtime::ops::copy::Copy;
 
 /// Keys and values of earlier tokens, of one layer.
 pub struct KvCache {
@@ -217,8 +219,78 @@ impl KvCache {
         })
     }
 
+    /// The same tokens with room for `capacity` of each sequence: memory of its own, to which the first `used` tokens of every
+    /// sequence are copied, on the devices.
+    ///
+    /// # Errors
+    /// Too little memory.
+    pub fn with_capacity(&self, capacity: usize, used: usize) -> Result<KvCache> {
+        let &[batch, groups, _, head_dim] = self.keys.local_shape() else {
+            panic!("bug in unisono: a cache of shape {:?}", self.keys.local_shape());
+        };
+        let used = used.min(self.capacity).min(capacity);
+        let moved = |from: &Tensor| -> Result<Tensor> {
+            let meta = from.meta().with_local(vec![batch, groups, capacity, head_dim]);
+            let to = Tensor::empty(from.device(), meta, unisono_runtime::Kind::Cache)?;
+            let tokens = Tokens {
+                runs: batch * groups,
+                len: used * head_dim,
+                apart: [self.capacity * head_dim, capacity * head_dim],
+            };
+            tokens.copy(from, from.buffer(), to.buffer())?;
+            Ok(to)
+        };
+        Ok(KvCache {
+            keys: moved(&self.keys)?,
+            values: moved(&self.values)?,
+            capacity,
+        })
+    }
+
+    /// Copies the first `tokens` tokens of sequence `from` (of each device) over those of sequence `to`.
+    ///
+    /// # Errors
+    /// Sequences that there are not.
+    pub fn copy_sequence(&self, from: usize, to: usize, tokens: usize) -> Result<()> {
+        if from == to {
+            return Ok(());
+        }
+        let (source, target) = (self.sequences(from..from + 1)?, self.sequences(to..to + 1)?);
+        let &[_, groups, _, head_dim] = self.keys.local_shape() else {
+            panic!("bug in unisono: a cache of shape {:?}", self.keys.local_shape());
+        };
+        let tokens = Tokens {
+            runs: groups,
+            len: tokens.min(self.capacity) * head_dim,
+            apart: [self.capacity * head_dim; 2],
+        };
+        tokens.copy(&self.keys, source.keys.buffer(), target.keys.buffer())?;
+        tokens.copy(&self.values, source.values.buffer(), target.values.buffer())
+    }
+
     /// Tokens that there is room for.
     pub fn capacity(&self) -> usize {
         self.capacity
+    }
+}
+
+/// A copy of the first tokens of every group.
+struct Tokens {
+    /// Groups, of all sequences.
+    runs: usize,
+    /// Elements of a group's tokens.
+    len: usize,
+    /// Elements from one group to the next, in the source and in the target.
+    apart: [usize; 2],
+}
+
+impl Tokens {
+    fn copy(&self, of: &Tensor, from: BufferRef, to: BufferRef) -> Result<()> {
+        if self.len == 0 {
+            return Ok(());
+        }
+        let [src, dst] = self.apart;
+        let plan = plan("cache", &[self.runs, self.len], &[src, 1], &[dst, 1])?;
+        Ok(of.device().runtime().issue(Copy { from, to, plan })?)
     }
 }

@@ -24,7 +24,8 @@ fn strides(shape: &[usize]) -> Vec<usize> {
     strides
 }
 
-fn plan(op: &'static str, dims: &[usize], src: &[usize], dst: &[usize]) -> Result<Strided> {
+/// A strided copy of `dims` elements, row-major, with these strides.
+pub(super) fn plan(op: &'static str, dims: &[usize], src: &[usize], dst: &[usize]) -> Result<Strided> {
     if dims.len() > MAX_DIMS {
         return Err(TensorError::Argument {
             op,

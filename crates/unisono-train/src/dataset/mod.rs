@@ -10,9 +10,10 @@ pub use text::{TextData, named_tokenizer};
 
 use crate::config::RunConfig;
 use crate::error::Result;
+use std::sync::Arc;
 use unisono_data::{
-    Batch, ExampleBatches, IGNORE, Prefetcher, Sampler, Tokenizer, Tokens, TrainBatches, Trigram, ValidationBatches,
-    files,
+    Batch, ExampleBatches, Examples, IGNORE, Prefetcher, Sampler, Tokenizer, Tokens, TrainBatches, Trigram,
+    ValidationBatches, files,
 };
 
 /// Values of a batch, a row of `width` for each sequence (sample).
@@ -337,6 +338,20 @@ impl Validation<'_> {
         Ok(Validation {
             count: batches.num_sequences(),
             source: ValidationSource::Text(batches),
+            sequences,
+        })
+    }
+
+    /// Batches of `sequences` examples, in order. Rows are as wide as the longest example needs, whatever the batch.
+    ///
+    /// # Errors
+    /// No examples.
+    pub fn of_examples(examples: Examples, sequences: usize) -> Result<Validation<'static>> {
+        let (count, width) = (examples.len(), examples.longest().saturating_sub(1).max(1));
+        let batches = ExampleBatches::new(Arc::new(examples), width, 0, false)?;
+        Ok(Validation {
+            count,
+            source: ValidationSource::Examples(batches),
             sequences,
         })
     }

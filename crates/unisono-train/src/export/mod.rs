@@ -6,6 +6,8 @@
 
 mod tokenizer;
 
+pub use tokenizer::to_json as tokenizer_json;
+
 use crate::hub::config::{Ids, config_json, gpt2_obstacles, is_ours};
 use crate::hub::{HubError, Permutation, file_name, refuse_to_replace};
 use crate::model::ModelSpec;

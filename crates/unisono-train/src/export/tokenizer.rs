@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use unisono_data::Tokenizer;
 
 /// The text of a `tokenizer.json` that encodes and decodes as `tokenizer` does.
-pub(super) fn to_json(tokenizer: &Tokenizer) -> String {
+pub fn to_json(tokenizer: &Tokenizer) -> String {
     let value = match tokenizer {
         Tokenizer::Char(vocabulary) => {
             let characters = vocabulary.characters().iter();

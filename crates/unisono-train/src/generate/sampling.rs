@@ -1,7 +1,8 @@
 //! From logits to the next token.
 //!
-//! In this order: repetition penalty, temperature, the maximum subtracted, top-k, top-p, softmax, draw. What is drawn is a
-//! function of the logits, the tokens before, the request's seed and the position: never of the batch or the mesh.
+//! In this order: repetition penalty, temperature, the maximum subtracted, top-k, top-p, min-p (there as in `transformers`),
+//! softmax, draw. What is drawn is a function of the logits, the tokens before, the request's seed and the position: never of
+//! the batch or the mesh.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -24,6 +25,9 @@ pub struct Sampling {
     pub top_k: Option<usize>,
     /// Only the likeliest tokens that together reach this probability can be drawn; 1 for all.
     pub top_p: f32,
+    /// Only tokens of at least this share of the likeliest one's probability can be drawn; 0 for all. Source: Nguyen et al.,
+    /// *Turning up the heat: min-p sampling* (2024).
+    pub min_p: f32,
     /// Logits of tokens that the prompt or the text so far has are divided by it where positive, multiplied where negative;
     /// 1 for none.
     pub repetition_penalty: f32,
@@ -37,6 +41,7 @@ impl Default for Sampling {
             temperature: 1.0,
             top_k: None,
             top_p: 1.0,
+            min_p: 0.0,
             repetition_penalty: 1.0,
             seed: 0,
         }
@@ -61,6 +66,7 @@ impl Sampling {
             temperature,
             top_k,
             top_p,
+            min_p,
             repetition_penalty,
             ..
         } = *self;
@@ -80,6 +86,11 @@ impl Sampling {
         if !(top_p > 0.0 && top_p <= 1.0) {
             return Err(format!(
                 "top_p is {top_p}; it must be above 0 and at most 1, which is the value for all tokens"
+            ));
+        }
+        if !(0.0..=1.0).contains(&min_p) {
+            return Err(format!(
+                "min_p is {min_p}; it must be at least 0, which is the value for all tokens, and at most 1: a usual value is 0.05"
             ));
         }
         if !repetition_penalty.is_finite() || repetition_penalty <= 0.0 {
@@ -169,6 +180,7 @@ impl Sampler {
             temperature,
             top_k,
             top_p,
+            min_p,
             repetition_penalty: penalty,
             ..
         } = self.sampling;
@@ -192,6 +204,10 @@ impl Sampler {
         unary(Isa::detect(), Unary::Exp, &self.logits, &mut self.weights);
         if top_k.is_some_and(|k| k < self.logits.len()) || top_p < 1.0 {
             self.filter(top_k, top_p);
+        }
+        if min_p > 0.0 {
+            // The likeliest token's weight is exp(0).
+            self.weights.iter_mut().filter(|w| **w < min_p).for_each(|w| *w = 0.0);
         }
         draw(&self.weights, self.uniform(position)).unwrap_or(best)
     }
@@ -337,6 +353,35 @@ mod tests {
     }
 
     #[test]
+    fn min_p_keeps_the_tokens_that_reach_a_share_of_the_likeliest() {
+        // Probabilities 0.5, 0.25, 0.125, 0.125: shares 1, 1/2, 1/4, 1/4 of the likeliest.
+        let logits = [4.0, 2.0, 1.0, 1.0].map(math::ln);
+        let kept = |sampling: Sampling| {
+            let seen = drawn(sampling, &logits, &[], 2000);
+            seen.iter().map(|s| *s > 0.0).collect::<Vec<_>>()
+        };
+        let base = Sampling::default();
+        assert_eq!(kept(Sampling { min_p: 0.2, ..base }), [true; 4]);
+        assert_eq!(kept(Sampling { min_p: 0.3, ..base }), [true, true, false, false]);
+        assert_eq!(kept(Sampling { min_p: 0.6, ..base }), [true, false, false, false]);
+        assert_eq!(kept(Sampling { min_p: 1.0, ..base }), [true, false, false, false]);
+        // It looks at what the temperature left: at 2 the shares are 1, 0.71, 0.5, 0.5.
+        let warm = Sampling {
+            temperature: 2.0,
+            min_p: 0.6,
+            ..base
+        };
+        assert_eq!(kept(warm), [true, true, false, false]);
+        // Top-k comes first, and leaves nothing for min-p to bring back.
+        let both = Sampling {
+            top_k: Some(1),
+            min_p: 0.1,
+            ..base
+        };
+        assert_eq!(kept(both), [true, false, false, false]);
+    }
+
+    #[test]
     fn the_penalty_comes_before_the_temperature_and_moves_both_signs_down() {
         let sampling = Sampling {
             repetition_penalty: 2.0,
@@ -389,6 +434,9 @@ mod tests {
         }
         for top_p in [0.0, -0.1, 1.1, f32::NAN] {
             assert!(told(Sampling { top_p, ..base }).starts_with(&format!("top_p is {top_p};")));
+        }
+        for min_p in [-0.1, 1.1, f32::NAN] {
+            assert!(told(Sampling { min_p, ..base }).starts_with(&format!("min_p is {min_p};")));
         }
         for repetition_penalty in [0.0, -1.0, f32::NAN, f32::INFINITY] {
             let sampling = Sampling {

@@ -11,6 +11,7 @@
 
 pub mod config;
 mod error;
+pub mod inspect;
 mod json;
 mod layout;
 mod load;

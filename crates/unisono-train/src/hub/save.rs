@@ -5,6 +5,7 @@ use super::layout::Permutation;
 use super::load::PREFIX;
 use super::weights::{INDEX, SINGLE};
 use super::{HubError, Result};
+use crate::export::tokenizer_json;
 use crate::model::ModelSpec;
 use crate::shards::real_values;
 use serde_json::{Map, Value, json};
@@ -14,7 +15,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use unisono_data::files::sync_directory;
 use unisono_data::weights::{WrittenDtype, write_safetensors_as};
-use unisono_data::{DataError, TensorSpec, atomic_write};
+use unisono_data::{DataError, TensorSpec, Tokenizer, atomic_write};
 use unisono_nn::Parameter;
 
 /// How a model is written.
@@ -39,6 +40,24 @@ impl Default for SaveOptions {
             ids: Ids::default(),
             files: Vec::new(),
         }
+    }
+}
+
+impl SaveOptions {
+    /// The same with a tokenizer's files and ids. Settings of the model among its files are left out.
+    #[must_use]
+    pub fn with_tokenizer(mut self, tokenizer: &Tokenizer) -> SaveOptions {
+        self.ids = Ids {
+            bos: tokenizer.bos(),
+            eos: tokenizer.eos_ids().to_vec(),
+            pad: tokenizer.pad(),
+        };
+        self.files = vec![("tokenizer.json".into(), tokenizer_json(tokenizer).into_bytes())];
+        // The model's own settings are written anew.
+        let ours = |name: &str| name == "config.json" || name == "generation_config.json";
+        let others = tokenizer.companions().iter().filter(|(name, _)| !ours(name));
+        self.files.extend(others.cloned());
+        self
     }
 }
 

@@ -1,148 +1,275 @@
-//! `unisono generate`: a trained model goes on from a prompt, seen as it is written.
+//! `unisono generate`: a model goes on from prompts; a single one is seen as it is written.
 
 use super::DONE;
-use super::trained::{Trained, sampling};
+use super::requests::{Asked, read};
+use super::writer::Writer;
 use crate::cli::GenerateArgs;
 use crate::context::Context;
 use crate::exit::Failure;
-use serde_json::json;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use unisono_train::generate::{End, Finish, Request, Sampling, TextRequest, generate as generate_ids, generate_text};
-
-/// Tokens that are written if nothing is said, as far as the model has positions for them.
-const DEFAULT_TOKENS: usize = 300;
+use unisono_data::Tokenizer;
+use unisono_train::generate::{
+    Batching, End, Event, Finish, Request, StopTexts, TextEvent, TextOutput, TokenLogprob, Work, generate_events,
+    generate_text_events,
+};
 
 /// See the module.
 ///
 /// # Errors
-/// A name that is no run, a prompt that cannot be gone on from, settings that mean nothing.
+/// A name that is no run and no model, prompts that cannot be gone on from, settings that mean nothing.
 pub fn run(args: &GenerateArgs, context: &Context) -> Result<u8, Failure> {
-    let trained = Trained::load(&args.run.run, &args.run.changes, context)?;
-    let sampling = changed(sampling(&trained.config), args);
-    match &args.prompt_ids {
-        Some(ids) => from_ids(ids, sampling, args, &trained, context),
-        None => from_text(
-            args.prompt.as_deref().unwrap_or_default(),
-            sampling,
-            args,
-            &trained,
-            context,
-        ),
-    }
-}
-
-fn from_text(
-    prompt: &str,
-    sampling: Sampling,
-    args: &GenerateArgs,
-    trained: &Trained,
-    context: &Context,
-) -> Result<u8, Failure> {
-    let (out, model) = (&context.out, trained.language_model()?);
-    let tokenizer = trained.tokenizer()?;
-    let tokens = tokenizer
-        .encode(prompt)
-        .map_err(|error| Failure::input(format!("--prompt: {error}")))?
-        .len();
-    let request = TextRequest {
-        prompt: prompt.into(),
-        max_new_tokens: length(args, tokens, trained),
-        sampling,
+    let writer = Writer::load(&args.model, context)?;
+    let asked = read(args, &writer)?;
+    let batching = Batching {
+        sequences: args.batch,
+        vocabulary: writer.vocabulary(),
+        ..Batching::default()
     };
-    let mut begun = false;
-    let outputs = generate_text(model, tokenizer, &[request], &mut |_, piece| {
-        // The prompt stands before its continuation once it is known to be a good one.
-        if !std::mem::replace(&mut begun, true) {
-            out.piece(prompt);
+    let mut shown = Shown::new(&asked, &writer, args.jsonl, context);
+    let requests: Vec<Request> = asked.iter().map(|asked| asked.request.clone()).collect();
+    let work = match writer.tokenizer() {
+        Ok(tokenizer) => {
+            let stops: Vec<StopTexts> = asked.iter().map(|asked| asked.stops.clone()).collect();
+            let mut on_event = |index: usize, event: TextEvent<'_>| shown.event(index, event);
+            generate_text_events(writer.model(), tokenizer, &requests, &stops, &batching, &mut on_event)?.1
         }
-        out.piece(piece);
-        go_on(context)
-    })?;
-    let Some(output) = outputs.into_iter().next() else {
-        return DONE;
+        // Without a tokenizer there are only ids.
+        Err(_) => {
+            let mut on_event = |index: usize, event: Event<'_>| match event {
+                Event::Token(id) => shown.id(id),
+                Event::Finished { output, seconds } => {
+                    let output = TextOutput {
+                        text: String::new(),
+                        ids: output.ids.clone(),
+                        logprobs: output.logprobs.clone(),
+                        finish: output.finish.clone(),
+                    };
+                    let output = &output;
+                    shown.event(index, TextEvent::Finished { output, seconds })
+                }
+            };
+            generate_events(writer.model(), &requests, &batching, &mut on_event)?.1
+        }
     };
-    if !begun {
-        out.piece(prompt);
-    }
-    out.piece("\n");
-    tell_finish(&output.finish, context);
-    out.json(&json!({
-        "prompt": prompt,
-        "text": output.text,
-        "ids": output.ids,
-        "finish": output.finish.to_string(),
-        "checkpoint": trained.checkpoint.display().to_string(),
-    }));
+    shown.finish();
+    tell_rates(&work, asked.len(), context);
     DONE
 }
 
-fn from_ids(
-    ids: &[u32],
-    sampling: Sampling,
-    args: &GenerateArgs,
-    trained: &Trained,
-    context: &Context,
-) -> Result<u8, Failure> {
-    let (out, model) = (&context.out, trained.language_model()?);
-    let request = Request {
-        prompt_ids: ids.to_vec(),
-        max_new_tokens: length(args, ids.len(), trained),
-        sampling,
-        stop_ids: Vec::new(),
-    };
-    let mut first = true;
-    let outputs = generate_ids(model, &[request], &mut |_, id| {
-        let comma = if std::mem::replace(&mut first, false) { "" } else { "," };
-        out.piece(&format!("{comma}{id}"));
-        go_on(context)
-    })?;
-    let Some(output) = outputs.into_iter().next() else {
-        return DONE;
-    };
-    out.piece("\n");
-    tell_finish(&output.finish, context);
-    out.json(&json!({
-        "prompt_ids": ids,
-        "ids": output.ids,
-        "finish": output.finish.to_string(),
-        "checkpoint": trained.checkpoint.display().to_string(),
-    }));
-    DONE
-}
-
-/// Nobody needs a text that nobody reads.
-fn go_on(context: &Context) -> ControlFlow<End> {
-    match context.out.is_broken() {
-        true => ControlFlow::Break(End::All),
-        false => ControlFlow::Continue(()),
+/// How fast it was, prompts and new tokens apart.
+pub fn tell_rates(work: &Work, sequences: usize, context: &Context) {
+    let mut parts = Vec::new();
+    if work.prompt_tokens > 0 {
+        parts.push(format!(
+            "{} prompt tokens in {:.2} s, {:.1} tokens/s",
+            work.prompt_tokens,
+            work.prompt_seconds,
+            work.prompt_rate()
+        ));
+    }
+    if work.new_tokens > 0 {
+        let each = match sequences {
+            1 => String::new(),
+            n => format!(" over {n} prompts"),
+        };
+        parts.push(format!(
+            "{} new tokens{each} in {:.2} s, {:.1} tokens/s",
+            work.new_tokens,
+            work.new_seconds,
+            work.new_rate()
+        ));
+    }
+    if !parts.is_empty() {
+        context.out.note(parts.join("; "));
     }
 }
 
-fn tell_finish(finish: &Finish, context: &Context) {
-    if let Finish::Context { .. } = finish {
-        context.out.note(format!("the text ends here: {finish}"));
+/// What is shown, in the order of the prompts.
+struct Shown<'a> {
+    asked: &'a [Asked],
+    writer: &'a Writer,
+    jsonl: bool,
+    context: &'a Context,
+    /// Whether something was written of a single prompt's text.
+    begun: bool,
+    /// Results that wait for an earlier prompt's.
+    waiting: BTreeMap<usize, (TextOutput, f64)>,
+    /// The next prompt to show.
+    next: usize,
+    /// Results for `--json`.
+    results: Vec<Value>,
+}
+
+impl<'a> Shown<'a> {
+    fn new(asked: &'a [Asked], writer: &'a Writer, jsonl: bool, context: &'a Context) -> Shown<'a> {
+        Shown {
+            asked,
+            writer,
+            jsonl,
+            context,
+            begun: false,
+            waiting: BTreeMap::new(),
+            next: 0,
+            results: Vec::new(),
+        }
+    }
+
+    /// Whether a single text is shown as it comes.
+    fn streams(&self) -> bool {
+        self.asked.len() == 1 && !self.jsonl
+    }
+
+    /// Nobody needs a text that nobody reads.
+    fn go_on(&self) -> ControlFlow<End> {
+        match self.context.out.is_broken() {
+            true => ControlFlow::Break(End::All),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    fn event(&mut self, index: usize, event: TextEvent<'_>) -> ControlFlow<End> {
+        match event {
+            TextEvent::Piece(piece) => {
+                if self.streams() && self.writes_text(index) {
+                    self.begin(index);
+                    self.context.out.piece(piece);
+                }
+            }
+            TextEvent::Finished { output, seconds } => {
+                self.waiting.insert(index, (output.clone(), seconds));
+                while let Some((output, seconds)) = self.waiting.remove(&self.next) {
+                    self.show(self.next, &output, seconds);
+                    self.next += 1;
+                }
+            }
+        }
+        self.go_on()
+    }
+
+    /// A token of a model without a tokenizer.
+    fn id(&mut self, id: u32) -> ControlFlow<End> {
+        if self.streams() {
+            let comma = if std::mem::replace(&mut self.begun, true) {
+                ","
+            } else {
+                ""
+            };
+            self.context.out.piece(&format!("{comma}{id}"));
+        }
+        self.go_on()
+    }
+
+    /// Whether a prompt's continuation is shown as text: one that was given as tokens goes on as tokens.
+    fn writes_text(&self, index: usize) -> bool {
+        self.asked[index].given.0 != "prompt_ids"
+    }
+
+    /// The prompt stands before its continuation.
+    fn begin(&mut self, index: usize) {
+        if !std::mem::replace(&mut self.begun, true) {
+            self.context
+                .out
+                .piece(self.asked[index].text.as_deref().unwrap_or_default());
+        }
+    }
+
+    /// A request that is over, all before it having been shown.
+    fn show(&mut self, index: usize, output: &TextOutput, seconds: f64) {
+        let (out, asked) = (&self.context.out, &self.asked[index]);
+        let result = self.result(index, output, seconds);
+        if self.jsonl {
+            // An object always has a JSON form.
+            out.result(result);
+            return;
+        }
+        self.results.push(result);
+        let ids = || output.ids.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        if self.streams() {
+            match self.writes_text(index) {
+                true => self.begin(index),
+                false if !std::mem::replace(&mut self.begun, true) => out.piece(&ids()),
+                false => {}
+            }
+            self.context.out.piece("\n");
+        } else {
+            let bold = |text: String| out.bold(&text);
+            out.result(bold(format!(
+                "=== {} of {}, {}",
+                index + 1,
+                self.asked.len(),
+                asked.whose
+            )));
+            match self.writes_text(index) {
+                true => out.result(format!("{}{}", asked.text.as_deref().unwrap_or_default(), output.text)),
+                false => out.result(ids()),
+            }
+        }
+        if let Finish::Context { .. } = output.finish {
+            let which = match self.asked.len() {
+                1 => "the text".to_string(),
+                of => format!("text {} of {of}", index + 1),
+            };
+            self.context.out.note(format!("{which} ends here: {}", output.finish));
+        }
+    }
+
+    /// A request's result for programs.
+    fn result(&self, index: usize, output: &TextOutput, seconds: f64) -> Value {
+        let asked = &self.asked[index];
+        let mut object = Map::new();
+        if self.jsonl {
+            object.insert("index".into(), json!(index));
+        }
+        object.insert(asked.given.0.into(), asked.given.1.clone());
+        if self.writer.tokenizer().is_ok() {
+            object.insert("text".into(), json!(output.text));
+        }
+        object.insert("ids".into(), json!(output.ids));
+        object.insert("finish".into(), json!(output.finish.word()));
+        object.insert("finish_reason".into(), json!(output.finish.to_string()));
+        if asked.request.logprobs.is_some() {
+            object.insert(
+                "logprobs".into(),
+                logprobs(&output.ids, &output.logprobs, self.writer.tokenizer().ok()),
+            );
+        }
+        let rate = output.ids.len() as f64 / seconds.max(1e-9);
+        object.insert("tokens_per_second".into(), json!((10.0 * rate).round() / 10.0));
+        Value::Object(object)
+    }
+
+    /// The result of all for programs.
+    fn finish(self) {
+        if self.jsonl {
+            return;
+        }
+        let checkpoint = json!(self.writer.source);
+        let mut results = self.results;
+        let all = match (self.asked.len(), results.pop()) {
+            (1, Some(Value::Object(mut only))) => {
+                only.insert("checkpoint".into(), checkpoint);
+                Value::Object(only)
+            }
+            (_, last) => {
+                results.extend(last);
+                json!({"results": results, "checkpoint": checkpoint})
+            }
+        };
+        self.context.out.json(&all);
     }
 }
 
-/// Tokens to write: as asked, or some, as far as the model has positions for them.
-fn length(args: &GenerateArgs, prompt: usize, trained: &Trained) -> usize {
-    let positions = trained.spec.targets_per_sequence();
-    args.max_new_tokens
-        .unwrap_or_else(|| DEFAULT_TOKENS.min((positions + 1).saturating_sub(prompt)))
-}
-
-fn changed(sampling: Sampling, args: &GenerateArgs) -> Sampling {
-    Sampling {
-        temperature: args.temperature.map_or(sampling.temperature, |t| t as f32),
-        top_k: match args.top_k {
-            Some(0) => None,
-            Some(k) => Some(k),
-            None => sampling.top_k,
-        },
-        top_p: args.top_p.map_or(sampling.top_p, |p| p as f32),
-        repetition_penalty: args
-            .repetition_penalty
-            .map_or(sampling.repetition_penalty, |r| r as f32),
-        seed: args.seed.unwrap_or(sampling.seed),
-    }
+fn logprobs(ids: &[u32], logprobs: &[TokenLogprob], tokenizer: Option<&Tokenizer>) -> Value {
+    let one =
+        |id: u32, logprob: f32| json!({"id": id, "token": tokenizer.and_then(|t| t.token_of(id)), "logprob": logprob});
+    let rows = ids.iter().zip(logprobs).map(|(id, of)| {
+        let mut row = one(*id, of.logprob);
+        if !of.top.is_empty() {
+            row["top"] = of.top.iter().map(|(id, logprob)| one(*id, *logprob)).collect();
+        }
+        row
+    });
+    rows.collect()
 }

@@ -1,6 +1,7 @@
 //! The commands, one a file.
 
 mod bench;
+mod chat;
 mod check;
 mod completions;
 mod data;
@@ -10,12 +11,15 @@ mod eval;
 mod export;
 mod generate;
 mod init;
+mod inspect;
+mod requests;
 mod sample;
 mod schema;
 mod setup;
 mod tokenizer;
 mod train;
 mod trained;
+mod writer;
 
 use crate::cli::{Cli, Command};
 use crate::context::Context;
@@ -42,9 +46,11 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Data { command } => data::run(command, &context),
         Command::Completions { shell } => completions::run(*shell, &context),
         Command::Generate(args) => generate::run(args, &context),
+        Command::Chat(args) => chat::run(args, &context),
         Command::Eval(args) => eval::run(args, &context),
         Command::Diff(args) => diff::run(args, &context),
         Command::Export(args) => export::run(args, &context),
+        Command::Inspect(args) => inspect::run(args, &context),
         Command::Bench(args) => bench::run(args, &context),
     };
     let result = result.and_then(|code| match context.out.outcome() {

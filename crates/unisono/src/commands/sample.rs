@@ -60,7 +60,7 @@ pub fn write(
                 seed: sampling.seed.wrapping_add(ids.len() as u64),
                 ..sampling
             },
-            stop_ids: Vec::new(),
+            ..Request::default()
         };
         let outputs = generate_with(model, &[request], &batching, &mut |_, _| ControlFlow::Continue(()))?;
         match outputs.into_iter().next() {

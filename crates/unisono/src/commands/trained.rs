@@ -1,19 +1,23 @@
-//! A trained model, ready to run: what `generate`, `eval`, `export` and `diff --prompts` begin with.
+//! A model, ready to run, of a run or of Hugging Face's files: what `generate`, `chat`, `eval`, `export` and `diff --prompts`
+//! begin with.
 
 use super::setup;
-use crate::cli::Changes;
+use crate::cli::{Changes, ModelArgs};
 use crate::context::Context;
 use crate::exit::Failure;
 use crate::runs;
 use std::path::{Path, PathBuf};
 use unisono_data::Tokenizer;
 use unisono_nn::{LanguageModel, Regime};
-use unisono_tensor::MeshDevice;
-use unisono_train::checkpoint::{self, Holds, Manifest};
+use unisono_tensor::{Dtype, Mesh, MeshDevice, Options};
+use unisono_train::TrainError;
+use unisono_train::checkpoint::{self, Checkpoint, Holds, Manifest};
 use unisono_train::config::{RunConfig, TokenizerType};
 use unisono_train::generate::Sampling;
+use unisono_train::hub::{self, WeightSet};
 use unisono_train::model::{LiveModel, ModelSpec};
 use unisono_train::plan::mesh_of;
+use unisono_train::start::trained_model;
 
 /// See the module.
 pub struct Trained {
@@ -42,6 +46,28 @@ impl Trained {
     /// # Errors
     /// A name that is no run, a damaged checkpoint, a mesh that does not fit.
     pub fn load(name: &Path, changes: &Changes, context: &Context) -> Result<Trained, Failure> {
+        Trained::load_as(name, changes, context, &trained_model)
+    }
+
+    /// As [`Trained::load`], with all weights as they were trained, in f32: for files.
+    ///
+    /// # Errors
+    /// As [`Trained::load`].
+    pub fn load_to_write(name: &Path, changes: &Changes, context: &Context) -> Result<Trained, Failure> {
+        Trained::load_as(name, changes, context, &|device, _, spec, checkpoint| {
+            let model = spec.build(device, &Regime::default())?;
+            checkpoint.restore_parameters(model.as_model().parameters())?;
+            model.as_model().set_training(false);
+            Ok(model)
+        })
+    }
+
+    fn load_as(
+        name: &Path,
+        changes: &Changes,
+        context: &Context,
+        build: &dyn Fn(&MeshDevice, &RunConfig, &ModelSpec, &Checkpoint) -> Result<LiveModel, TrainError>,
+    ) -> Result<Trained, Failure> {
         let named = runs::find(name, &context.environment)?;
         let loaded = setup::load_saved(&named.directory, &setup::overrides(changes, None)?, context)?;
         let mut config = loaded.config;
@@ -54,7 +80,9 @@ impl Trained {
             None => runs::checkpoints(&named.directory, &context.environment).newest()?,
         };
         // The head's size is the tokenizer's, which the checkpoint knows better than the configuration.
-        let table = checkpoint.row(Holds::Parameter, "wte.weight");
+        let table = ["wte.weight", "model.embed_tokens.weight"]
+            .into_iter()
+            .find_map(|name| checkpoint.row(Holds::Parameter, name));
         let spec = ModelSpec::of(&config, table.and_then(|row| row.shape.first().copied()));
         let file = named.directory.join("tokenizer.json");
         let tokenizer = match (config.training.tokenizer_type, file.is_file()) {
@@ -62,17 +90,10 @@ impl Trained {
             (_, true) => Some(Tokenizer::load(&file)?),
         };
         let mesh = mesh_of(&config).map_err(Failure::input)?;
-        let (tp, units) = (mesh.axis_size("tp"), spec.units());
-        if !units.is_multiple_of(tp) {
-            return Err(Failure::input(format!(
-                "tensor parallelism over {tp} devices cuts this model's {units} groups unevenly: use a degree that divides {units}"
-            )));
-        }
+        check_units(&mesh, &spec)?;
         let device = setup::open(&mesh, &config, context)?;
         device.set_seed(config.training.seed);
-        let model = spec.build(&device, &Regime::default())?;
-        checkpoint.restore_parameters(model.as_model().parameters())?;
-        model.as_model().set_training(false);
+        let model = build(&device, &config, &spec, &checkpoint)?;
         context.out.debug(format!(
             "{}: step {}, on {}",
             checkpoint.path().display(),
@@ -125,12 +146,106 @@ impl Trained {
     }
 }
 
+/// A language model in Hugging Face's files, ready to run.
+pub struct HubModel {
+    /// The files' folder.
+    pub directory: PathBuf,
+    /// The devices.
+    pub device: MeshDevice,
+    /// The model, which only runs.
+    pub model: LiveModel,
+    /// What it is.
+    pub spec: ModelSpec,
+    /// How text becomes tokens, or why it cannot.
+    pub tokenizer: Result<Tokenizer, String>,
+    /// Tokens that end a text.
+    pub eos_ids: Vec<u32>,
+}
+
+impl HubModel {
+    /// Loads the model `name`, a folder or `org/name`, on one device unless a mesh is asked for: the results are the same on
+    /// each.
+    ///
+    /// # Errors
+    /// Files that are missing or wrong, a model that is not built, a mesh that does not fit.
+    pub fn load(name: &str, args: &ModelArgs, context: &Context) -> Result<HubModel, Failure> {
+        if let Some(set) = args.changes.set.first() {
+            return Err(Failure::input(format!(
+                "--set {set} is for runs; a model of --model takes --mesh, --workers and --dtype"
+            )));
+        }
+        let directory = hub::resolve(name, &context.environment.variables)?;
+        let described = hub::read_config(&directory)?;
+        let weights = WeightSet::open(&directory)?;
+        let stored = match described.dtype.as_deref() {
+            Some("bfloat16") => Dtype::Bf16,
+            _ => Dtype::F32,
+        };
+        let mut spec = described.spec;
+        match &mut spec {
+            ModelSpec::Gpt(config) => config.dtype = args.dtype.unwrap_or(stored),
+            ModelSpec::Llama(config) => config.dtype = args.dtype.unwrap_or(stored),
+            ModelSpec::Perceptron(_) => {}
+        }
+        let mesh = match &args.changes.mesh {
+            Some(text) => Mesh::parse(text).map_err(Failure::input)?,
+            None => Mesh::one(),
+        };
+        check_units(&mesh, &spec)?;
+        let options = Options {
+            workers: args.changes.workers,
+            isa: Some(context.isa),
+            ..Options::default()
+        };
+        let device = setup::opened(mesh, options)?;
+        let model = spec.build(&device, &Regime::inference())?;
+        let loaded = hub::load(&weights, model.as_model().table().all(), &spec)?;
+        model.as_model().set_training(false);
+        for name in loaded.ignored {
+            context
+                .out
+                .debug(format!("{}: tensor `{name}` is not needed", directory.display()));
+        }
+        let tokenizer = Tokenizer::load(&directory).map_err(|error| error.to_string());
+        let eos_ids = match &tokenizer {
+            Ok(tokenizer) if !tokenizer.eos_ids().is_empty() => tokenizer.eos_ids().to_vec(),
+            _ => described.ids.eos,
+        };
+        context.out.debug(format!(
+            "{}: {}, on {}",
+            directory.display(),
+            spec.describe(),
+            device.mesh().describe()
+        ));
+        Ok(HubModel {
+            directory,
+            device,
+            model,
+            spec,
+            tokenizer,
+            eos_ids,
+        })
+    }
+}
+
+/// Whether a mesh cuts a model evenly.
+fn check_units(mesh: &Mesh, spec: &ModelSpec) -> Result<(), Failure> {
+    let (tp, units) = (mesh.axis_size("tp"), spec.units());
+    match units.is_multiple_of(tp) {
+        true => Ok(()),
+        false => Err(Failure::input(format!(
+            "tensor parallelism over {tp} devices cuts this model's {units} groups unevenly: use a degree that divides {units}"
+        ))),
+    }
+}
+
 /// How a run's configuration wants tokens to be drawn.
 pub fn sampling(config: &RunConfig) -> Sampling {
     Sampling {
         temperature: config.eval.temperature as f32,
         top_k: config.eval.top_k,
         top_p: config.eval.top_p as f32,
+        min_p: 0.0,
         repetition_penalty: config.eval.repetition_penalty as f32,
         seed: config.training.seed,
     }

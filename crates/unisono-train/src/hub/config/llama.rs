@@ -7,6 +7,9 @@ use unisono_nn::models::LlamaConfig;
 use unisono_nn::rope::{Rope, RopeScaling};
 use unisono_tensor::Dtype;
 
+/// The widest head: hundreds of times a usual one.
+const MAX_HEAD_DIM: usize = 65_536;
+
 /// What `transformers` takes for keys that a file leaves out.
 struct Defaults {
     vocab_size: usize,
@@ -75,6 +78,9 @@ pub(super) fn read(keys: &Keys, family: Architecture) -> LlamaConfig {
         }
         (embedding_dim / num_heads).max(1)
     });
+    if head_dim > MAX_HEAD_DIM {
+        keys.problem(format!("head_dim is {head_dim}; at most {MAX_HEAD_DIM} is believed"));
+    }
     if head_dim % 2 != 0 {
         keys.problem(format!(
             "head_dim is {head_dim}; rotary positions need pairs, so an even number"

@@ -119,7 +119,7 @@ fn step_seconds(model: &Gpt, sequences: usize) -> Result<f64, Failure> {
         prompt_ids: tokens(BEFORE),
         max_new_tokens: NEW + 1,
         sampling: Sampling::greedy(),
-        stop_ids: Vec::new(),
+        ..Request::default()
     };
     let mut start = None;
     generate(model, &vec![request; sequences], &mut |_, _| {
@@ -134,9 +134,6 @@ fn prompt_seconds(model: &Gpt) -> Result<f64, Failure> {
     let mut decoder = Decoder::new(model, 1, PROMPT)?;
     let ids = tokens(PROMPT);
     let start = Instant::now();
-    decoder
-        .append(0, &ids, PROMPT)?
-        .wait()
-        .map_err(unisono_tensor::TensorError::from)?;
+    decoder.append(0, &ids, PROMPT)?.wait()?;
     Ok(start.elapsed().as_secs_f64())
 }
