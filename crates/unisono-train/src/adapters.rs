@@ -66,10 +66,6 @@ fn chosen(patterns: &[String], names: &[String], key: &str, layer: &dyn Fn(&str)
     let mut all = BTreeSet::new();
     for pattern in patterns {
         let ours = ours(pattern);
-        let is_end = |name: &str, end: &str| {
-            name.strip_suffix(end)
-                .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-        };
         let mut found: Vec<&String> = names
             .iter()
             .filter(|name| {
@@ -97,6 +93,12 @@ fn chosen(patterns: &[String], names: &[String], key: &str, layer: &dyn Fn(&str)
         all.extend(found.into_iter().cloned());
     }
     Ok(all)
+}
+
+/// Whether a name is `end` or ends in it, after a dot.
+pub(crate) fn is_end(name: &str, end: &str) -> bool {
+    name.strip_suffix(end)
+        .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
 /// Ends of names here that a pattern stands for: itself, or those of a tt-train path such as

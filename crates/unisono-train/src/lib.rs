@@ -12,6 +12,7 @@ pub mod generate;
 pub mod hub;
 pub mod metrics;
 pub mod model;
+pub mod peft;
 pub mod plan;
 pub mod run;
 mod shards;

@@ -1,9 +1,14 @@
 //! A run: its folder and its position. The loop over optimizer steps is in `run/session.rs`.
 
+mod answers;
+mod bitmap;
 mod clock;
+mod curves;
+mod outputs;
 mod session;
 mod summary;
 mod told;
+mod validations;
 
 pub use summary::{Ending, Summary};
 
@@ -14,13 +19,15 @@ use crate::error::{Result, TrainError};
 use crate::evaluate::{Evaluation, evaluate};
 use crate::metrics::{MetricsFile, Tracker};
 use crate::plan::Plan;
-use crate::start::load_base;
+use crate::start::{load_adapter, load_base};
 use crate::step::Trainer;
+use answers::Answers;
 use session::Session;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use unisono_data::files::{atomic_write, remove_temporaries};
 use unisono_tensor::MeshDevice;
+use validations::Validations;
 
 /// A run that is ready to train.
 pub struct Run {
@@ -38,6 +45,8 @@ pub struct Run {
     pub state: State,
     checkpoints: Checkpoints,
     metrics: MetricsFile,
+    validations: Validations,
+    answers: Answers,
     data_digest: String,
     warned: bool,
 }
@@ -60,6 +69,9 @@ impl Run {
         // A checkpoint holds what was trained: all of the model, or its adapters.
         if resume.is_none() || config.lora.is_some() {
             load_base(&trainer.model, &config, &plan.spec)?;
+        }
+        if resume.is_none() {
+            load_adapter(&trainer.model, &config, &plan.spec)?;
         }
         let data_digest = dataset.digest();
         let mut state = State {
@@ -124,6 +136,10 @@ impl Run {
         }
         let (metrics, note) = MetricsFile::open(&directory.join("metrics.jsonl"), state.step)?;
         notes.extend(note);
+        let (validations, note) = Validations::open(directory, state.step);
+        notes.extend(note);
+        let (answers, note) = Answers::open(directory, state.step);
+        notes.extend(note);
         let directory = directory.to_owned();
         let run = Run {
             config,
@@ -134,6 +150,8 @@ impl Run {
             state,
             checkpoints,
             metrics,
+            validations,
+            answers,
             data_digest,
             warned: false,
         };
@@ -150,6 +168,16 @@ impl Run {
     /// A loss that is no number, data that cannot be read, a checkpoint that cannot be written, a failed command.
     pub fn train(&mut self, trackers: &mut [&mut dyn Tracker], stop: &dyn Fn() -> bool) -> Result<Summary> {
         Session::new(self, trackers).train(stop)
+    }
+
+    /// Adds sample answers to `validation.txt`, where the run learns from examples.
+    fn answer(&mut self, step: u64) -> std::result::Result<(), String> {
+        let Dataset::Examples(data) = &self.dataset else {
+            return Ok(());
+        };
+        let trainer = &self.trainer;
+        self.answers
+            .add(&trainer.device, &trainer.model, &self.config, data, step)
     }
 
     /// The loss over the validation part, `None` where there is none.

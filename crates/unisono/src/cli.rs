@@ -1,5 +1,6 @@
 //! Options and arguments.
 
+use crate::commands::LoraCommand;
 use crate::exit;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -55,6 +56,12 @@ pub enum Command {
     Export(ExportArgs),
     /// Show what a model's files hold and what would become of them; no weights are read
     Inspect(InspectArgs),
+    /// Work with adapters (LoRA)
+    Lora {
+        /// What to do with them.
+        #[command(subcommand)]
+        command: LoraCommand,
+    },
     /// Write a commented run.yaml to begin with
     Init(InitArgs),
     /// Show what this machine has: cores, caches, instruction sets, memory
@@ -90,8 +97,23 @@ pub struct TrainArgs {
     pub config: Option<PathBuf>,
     #[command(flatten)]
     pub changes: Changes,
+    /// Data to train on: --set training_config.data_path=FILE
+    #[arg(long, value_name = "FILE")]
+    pub train_data: Option<String>,
+    /// Examples to validate on: --set training_config.validation_data_path=FILE
+    #[arg(long, value_name = "FILE")]
+    pub val_data: Option<String>,
+    /// The model to start from: --set transformer_config.model_path=DIR|ORG/NAME
+    #[arg(long, value_name = "DIR|ORG/NAME", visible_alias = "weights-path")]
+    pub model_name: Option<String>,
     /// Folder of the run [default: runs/PROJECT_NAME, or the next free runs/PROJECT_NAME-N]
-    #[arg(short, long, value_name = "DIR", conflicts_with = "resume")]
+    #[arg(
+        short,
+        long,
+        value_name = "DIR",
+        conflicts_with = "resume",
+        visible_alias = "output-dir"
+    )]
     pub out: Option<PathBuf>,
     /// Go on with a run (a folder, one of its checkpoints, or `latest`), on the same or another mesh
     #[arg(long, value_name = "DIR|latest", conflicts_with = "fresh")]
@@ -145,6 +167,9 @@ pub struct ModelArgs {
     /// A model in Hugging Face's files: a folder, or org/name in the local cache
     #[arg(long, value_name = "DIR|ORG/NAME")]
     pub model: Option<String>,
+    /// An adapter (LoRA) in PEFT's files for the model: a folder, or org/name in the local cache
+    #[arg(long, value_name = "DIR|ORG/NAME", requires = "model")]
+    pub adapter: Option<String>,
     /// What the model's weights are kept and multiplied in [default: as the files have them]
     #[arg(long, value_name = "f32|bf16", requires = "model", value_parser = kind)]
     pub dtype: Option<Dtype>,

@@ -12,7 +12,15 @@ const RUNS: &str = "runs";
 /// Where a run keeps its checkpoints unless its configuration says otherwise.
 const CHECKPOINTS: &str = "checkpoints";
 /// A run's own files beside its checkpoints.
-const FILES: [&str; 3] = ["config.yaml", "metrics.jsonl", "tokenizer.json"];
+const FILES: [&str; 7] = [
+    "config.yaml",
+    "metrics.jsonl",
+    "tokenizer.json",
+    "validations.jsonl",
+    "validation.txt",
+    "training_curves.png",
+    "training_curves.svg",
+];
 
 /// Whether a folder holds a run.
 pub fn is_run(directory: &Path) -> bool {
@@ -146,6 +154,12 @@ pub fn clear(directory: &Path, environment: &Environment) -> Result<(), Failure>
         }
         // Not empty if somebody else keeps something there: then it stays.
         let _ = std::fs::remove_dir(store.directory());
+    }
+    let model = directory.join("final_model");
+    let is_ours =
+        |name: &str| std::fs::read_to_string(model.join(name)).is_ok_and(|text| text.contains("\"unisono_version\""));
+    if is_ours("config.json") || is_ours("adapter_config.json") {
+        std::fs::remove_dir_all(&model).map_err(|error| cannot(&model, error))?;
     }
     for name in FILES {
         let path = directory.join(name);

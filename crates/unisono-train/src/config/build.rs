@@ -2,6 +2,7 @@
 
 use super::error::Findings;
 use super::files::Finder;
+use super::lora::lora;
 use super::model::model;
 use super::schedule;
 use super::types::*;
@@ -31,7 +32,7 @@ pub(super) fn run_config(
         training: training(&files, &model, model_path, findings),
         optimizer: optimizer(values, findings),
         scheduler: schedule::scheduler(values, findings),
-        lora: lora(values),
+        lora: lora(&files, &model, findings),
         device: device(values),
         eval: eval(values),
         model,
@@ -161,11 +162,11 @@ fn data_path(
 }
 
 /// Looks for files that keys name.
-struct Files<'a> {
-    values: &'a Values,
+pub(super) struct Files<'a> {
+    pub(super) values: &'a Values,
     finder: &'a Finder<'a>,
     /// Whether they must exist.
-    check_files: bool,
+    pub(super) check_files: bool,
 }
 
 impl Files<'_> {
@@ -175,7 +176,7 @@ impl Files<'_> {
     }
 
     /// The directory (or file) of a model or tokenizer, or one in the local Hugging Face cache.
-    fn model(&self, key: &'static str, findings: &mut Findings) -> Option<PathBuf> {
+    pub(super) fn model(&self, key: &'static str, findings: &mut Findings) -> Option<PathBuf> {
         self.find(key, &|text| self.finder.model(text), findings)
     }
 
@@ -301,19 +302,6 @@ fn optimizer(values: &Values, findings: &mut Findings) -> OptimizerConfig {
         rule,
         decay_norms_and_biases: values.flag("training_config.optimizer.decay_norms_and_biases"),
     }
-}
-
-fn lora(values: &Values) -> Option<LoraConfig> {
-    let given = values.map.keys().any(|key| key.starts_with("lora_config."));
-    given.then(|| LoraConfig {
-        rank: values.int("lora_config.rank"),
-        alpha: values.real("lora_config.alpha"),
-        use_rslora: values.flag("lora_config.use_rslora"),
-        dropout: values.real("lora_config.dropout"),
-        target_modules: values.texts("lora_config.target_modules"),
-        trainable_modules: values.texts("lora_config.trainable_modules"),
-        is_bias_trainable: values.flag("lora_config.is_bias_trainable"),
-    })
 }
 
 fn device(values: &Values) -> DeviceConfig {

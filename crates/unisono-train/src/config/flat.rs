@@ -338,6 +338,12 @@ fn llama(l: &LlamaConfig, out: &mut Out) {
 
 fn lora(lora: Option<&LoraConfig>, out: &mut Out) {
     let Some(l) = lora else { return };
+    if let Some(path) = &l.adapter_path {
+        out.push((
+            "lora_config.adapter_path",
+            Value::Text(path.to_string_lossy().into_owned()),
+        ));
+    }
     out.push(("lora_config.rank", size(l.rank)));
     out.push(("lora_config.alpha", Value::Real(l.alpha)));
     out.push(("lora_config.use_rslora", Value::Flag(l.use_rslora)));

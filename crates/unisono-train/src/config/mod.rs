@@ -18,6 +18,7 @@ mod files;
 mod flat;
 mod keys;
 mod load;
+mod lora;
 mod mesh_flag;
 mod model;
 mod presets;

@@ -353,6 +353,8 @@ pub enum RopeScalingConfig {
 /// Low-rank adapters (`lora_config`).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LoraConfig {
+    /// The directory of an adapter in PEFT's format that training starts from; none starts from a fresh one.
+    pub adapter_path: Option<PathBuf>,
     /// Inner dimension. Default 8.
     pub rank: usize,
     /// The product is multiplied by `alpha / rank`. Default 16.

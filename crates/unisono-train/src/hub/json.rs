@@ -12,7 +12,7 @@ use unisono_data::files::open_regular;
 const MAX_BYTES: u64 = 8 << 20;
 
 /// A JSON object under inspection. Problems are collected, so that all of them are told at once.
-pub(super) struct Keys {
+pub(crate) struct Keys {
     path: String,
     object: Map<String, Value>,
     problems: RefCell<Vec<String>>,
@@ -22,7 +22,7 @@ pub(super) struct Keys {
 ///
 /// # Errors
 /// Whatever the disk says, a file that is too large, and one that is no UTF-8.
-pub(super) fn read_text(path: &Path) -> Result<String> {
+pub(crate) fn read_text(path: &Path) -> Result<String> {
     let file = open_regular(path)?;
     let mut bytes = Vec::new();
     file.take(MAX_BYTES + 1)
@@ -44,7 +44,7 @@ pub(super) fn read_text(path: &Path) -> Result<String> {
 ///
 /// # Errors
 /// As [`read_text`], and whatever is no JSON object.
-pub(super) fn read_object(path: &Path) -> Result<Map<String, Value>> {
+pub(crate) fn read_object(path: &Path) -> Result<Map<String, Value>> {
     let text = read_text(path)?;
     object_of(&text).map_err(|problem| HubError::unusable(path, problem))
 }
@@ -182,7 +182,7 @@ impl Keys {
 const MAX_SIZE: u64 = 1 << 32;
 
 /// A value as it stands in the file, cut short.
-pub(super) fn shown(value: &Value) -> String {
+pub(crate) fn shown(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(40) {
         Some((at, _)) => format!("{}…", &text[..at]),

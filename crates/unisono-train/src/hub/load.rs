@@ -44,20 +44,25 @@ pub fn load<'a>(
     )?;
     let mut device = None;
     for (parameter, file, entry) in &fit.found {
-        let (bytes, range) = file.shared(&entry.name)?;
-        let stored = StoredTensor {
-            bytes,
-            start: range.start,
-            dtype: stored_dtype(entry.dtype).unwrap_or(StoredDtype::F32),
-            columns: Permutation::of(parameter.foreign).map(|p| p.runs()).unwrap_or_default(),
-        };
-        parameter.tensor.upload_stored(&parameter.spec, &stored)?;
+        copy_stored(parameter, file, entry)?;
         device = Some(parameter.tensor.device());
     }
     if let Some(device) = device {
         device.runtime().sync().map_err(TensorError::from)?;
     }
     Ok(Loaded { ignored: fit.ignored })
+}
+
+/// Copies a stored tensor, whose shape and dtype have been checked, to a parameter.
+pub(crate) fn copy_stored(parameter: &Parameter, file: &Weights, entry: &TensorEntry) -> Result<()> {
+    let (bytes, range) = file.shared(&entry.name)?;
+    let stored = StoredTensor {
+        bytes,
+        start: range.start,
+        dtype: stored_dtype(entry.dtype).unwrap_or(StoredDtype::F32),
+        columns: Permutation::of(parameter.foreign).map(|p| p.runs()).unwrap_or_default(),
+    };
+    Ok(parameter.tensor.upload_stored(&parameter.spec, &stored)?)
 }
 
 /// Whether the files hold exactly what the model needs, by their headers alone: nothing is computed, no memory is taken.
@@ -226,7 +231,8 @@ fn padding(is_table: bool, found: &[usize], wanted: &[usize]) -> String {
     }
 }
 
-fn stored_dtype(dtype: Dtype) -> Option<StoredDtype> {
+/// What can be copied to a parameter, of the dtypes that files have.
+pub(crate) fn stored_dtype(dtype: Dtype) -> Option<StoredDtype> {
     match dtype {
         Dtype::F32 => Some(StoredDtype::F32),
         Dtype::F16 => Some(StoredDtype::F16),

@@ -12,7 +12,7 @@
 pub mod config;
 mod error;
 pub mod inspect;
-mod json;
+pub(crate) mod json;
 mod layout;
 mod load;
 mod resolve;
@@ -27,7 +27,8 @@ pub use save::{SaveOptions, TOKENIZER_FILES, save};
 pub use weights::WeightSet;
 
 pub(crate) use layout::Permutation;
-pub(crate) use save::{file_name, refuse_to_replace};
+pub(crate) use load::{copy_stored, on_null_device, stored_dtype};
+pub(crate) use save::{file_name, refuse_to_replace, replace_directory};
 
 /// Result of everything here that can fail.
 pub type Result<T> = std::result::Result<T, HubError>;

@@ -96,6 +96,32 @@ pub fn save(
         )
     })?;
     refuse_foreign(directory)?;
+    replace_directory(directory, &|temporary| {
+        let mut files = write_weights(temporary, spec, parameters, options)?;
+        let mut write = |name: &str, bytes: &[u8]| {
+            files.push(name.to_owned());
+            atomic_write(&temporary.join(name), |out| out.write_all(bytes)).map(drop)
+        };
+        write("config.json", config.as_bytes())?;
+        if let Some(text) = generation_config_json(&options.ids) {
+            write("generation_config.json", text.as_bytes())?;
+        }
+        for (name, bytes) in &options.files {
+            write(name, bytes)?;
+        }
+        Ok(files)
+    })
+}
+
+/// Makes a directory with what `write` puts into it: all of it or nothing. It is made under another name beside it and then
+/// renamed; one that is there is replaced. `write` answers with its files' names.
+///
+/// # Errors
+/// Whatever `write` or the disk says.
+pub(crate) fn replace_directory(
+    directory: &Path,
+    write: &dyn Fn(&Path) -> Result<Vec<String>>,
+) -> Result<Vec<PathBuf>> {
     let failed = |error: std::io::Error| HubError::from(DataError::write(directory, &error));
     let parent = match directory.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -114,18 +140,7 @@ pub fn save(
     };
     let (temporary, old) = (Temporary(beside("new")), Temporary(beside("old")));
     std::fs::create_dir(&temporary.0).map_err(|error| DataError::write(&temporary.0, &error))?;
-    let mut files = write_weights(&temporary.0, spec, parameters, options)?;
-    let mut write = |name: &str, bytes: &[u8]| {
-        files.push(name.to_owned());
-        atomic_write(&temporary.0.join(name), |out| out.write_all(bytes)).map(drop)
-    };
-    write("config.json", config.as_bytes())?;
-    if let Some(text) = generation_config_json(&options.ids) {
-        write("generation_config.json", text.as_bytes())?;
-    }
-    for (name, bytes) in &options.files {
-        write(name, bytes)?;
-    }
+    let files = write(&temporary.0)?;
     if directory.exists() {
         std::fs::rename(directory, &old.0).map_err(failed)?;
     }

@@ -2,11 +2,11 @@
 
 use super::clock::{Clock, PHASES};
 use super::told::Told;
-use super::{Ending, Run, Summary};
+use super::{Ending, Run, Summary, curves, outputs};
 use crate::checkpoint::{CheckpointError, Checkpoints, Keep, Live, Saved, Writer, config_digest, verify_replicas};
 use crate::error::{Result, TrainError};
 use crate::evaluate::Evaluation;
-use crate::metrics::{Event, Memory, Record, Tracker};
+use crate::metrics::{Event, Memory, Record, Tracker, read_metrics};
 use crate::step::StepResult;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -23,6 +23,8 @@ pub(super) struct Session<'a, 't> {
     validation: Option<Evaluation>,
     /// The last one on the disk.
     checkpoint: Option<PathBuf>,
+    final_model: Option<PathBuf>,
+    curves: Vec<PathBuf>,
     aside_seconds: f64,
 }
 
@@ -36,6 +38,8 @@ impl<'a, 't> Session<'a, 't> {
             loss: None,
             validation: None,
             checkpoint: None,
+            final_model: None,
+            curves: Vec::new(),
             aside_seconds: 0.0,
         }
     }
@@ -53,6 +57,9 @@ impl<'a, 't> Session<'a, 't> {
             return Err(error);
         }
 
+        if self.run.state.step >= self.run.plan.steps {
+            self.leave();
+        }
         let seconds = start.elapsed().as_secs_f64();
         let report = runtime.report();
         let workers = runtime.workers().max(1) as f64;
@@ -77,6 +84,8 @@ impl<'a, 't> Session<'a, 't> {
             flops_per_s: steps * plan.flops_per_step / seconds,
             memory_peak: report.memory.peak,
             checkpoint: self.checkpoint.take(),
+            final_model: self.final_model.take(),
+            curves: std::mem::take(&mut self.curves),
             notes: std::mem::take(&mut self.told.notes),
         })
     }
@@ -125,6 +134,12 @@ impl<'a, 't> Session<'a, 't> {
                 self.validation = Some(evaluation);
                 self.run.state.validation_loss = Some(evaluation.loss);
                 self.tell(&Event::Evaluated { step: done, evaluation });
+                let written = self.run.validations.add(done, &evaluation);
+                self.warn(written);
+            }
+            if evaluates {
+                let answered = self.run.answer(done);
+                self.warn(answered);
             }
             if saves {
                 self.save(evaluates, last)?;
@@ -133,6 +148,31 @@ impl<'a, 't> Session<'a, 't> {
             self.aside_seconds += aside.elapsed().as_secs_f64();
         }
         Ok(())
+    }
+
+    /// Writes what a finished run leaves for others. All that is needed to write it again is in the last checkpoint, so what
+    /// fails is told and no more.
+    fn leave(&mut self) {
+        if outputs::leaves_model(self.run) {
+            self.run.trainer.device.runtime().set_phase(Phase::Checkpoint);
+            match outputs::write_model(self.run) {
+                Ok(path) => self.final_model = Some(path),
+                Err(error) => self.warn(Err(format!("final_model was not written: {error}"))),
+            }
+            self.run.trainer.device.runtime().set_phase(Phase::Other);
+        }
+        let records = read_metrics(&self.run.directory.join("metrics.jsonl")).map_err(|error| error.to_string());
+        let validations = self.run.validations.read();
+        match records.and_then(|records| curves::write(&self.run.directory, &records, &validations)) {
+            Ok(paths) => self.curves = paths,
+            Err(what) => self.warn(Err(format!("training_curves were not drawn: {what}"))),
+        }
+    }
+
+    fn warn(&mut self, done: std::result::Result<(), String>) {
+        if let Err(what) = done {
+            self.tell(&Event::Warning(&what));
+        }
     }
 
     /// Reads what a step gave, and tells.

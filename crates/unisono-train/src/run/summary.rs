@@ -43,6 +43,10 @@ pub struct Summary {
     pub memory_peak: u64,
     /// The last checkpoint.
     pub checkpoint: Option<PathBuf>,
+    /// The model for other programs, where the run is at its end and leaves one.
+    pub final_model: Option<PathBuf>,
+    /// Pictures of the curves, where the run is at its end.
+    pub curves: Vec<PathBuf>,
     /// Sentences on trackers that failed.
     pub notes: Vec<String>,
 }

@@ -12,6 +12,7 @@ mod export;
 mod generate;
 mod init;
 mod inspect;
+mod lora;
 mod requests;
 mod sample;
 mod schema;
@@ -20,6 +21,8 @@ mod tokenizer;
 mod train;
 mod trained;
 mod writer;
+
+pub use lora::LoraCommand;
 
 use crate::cli::{Cli, Command};
 use crate::context::Context;
@@ -40,6 +43,7 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Train(args) => train::run(args, &context),
         Command::Check(args) => check::run(args, &context),
         Command::Init(args) => init::run(args, &context),
+        Command::Lora { command } => lora::run(command, &context),
         Command::Devices => devices::run(&context),
         Command::Schema => schema::run(&context),
         Command::Tokenizer { command } => tokenizer::run(command, &context),

@@ -18,6 +18,18 @@ const DEFAULT: &str = "char-gpt";
 /// # Errors
 /// Options that contradict each other, or a mesh that is none.
 pub fn overrides(changes: &Changes, verify: Option<u64>) -> Result<Vec<String>, Failure> {
+    overrides_with(changes, verify, &[])
+}
+
+/// The same with options that name a file each: option, key, file.
+///
+/// # Errors
+/// As [`overrides`].
+pub fn overrides_with(
+    changes: &Changes,
+    verify: Option<u64>,
+    files: &[(&str, &str, Option<&String>)],
+) -> Result<Vec<String>, Failure> {
     let mut overrides = changes.set.clone();
     let mut add = |option: &str, texts: Vec<String>| {
         for text in texts {
@@ -41,6 +53,13 @@ pub fn overrides(changes: &Changes, verify: Option<u64>) -> Result<Vec<String>, 
             &format!("--workers {workers}"),
             vec![format!("device_config.workers={workers}")],
         )?;
+    }
+    for (option, key, file) in files {
+        if let Some(file) = file {
+            // In quotes a path means itself, whatever characters it has.
+            let quoted = serde_json::Value::from(file.as_str());
+            add(&format!("{option} {file}"), vec![format!("{key}={quoted}")])?;
+        }
     }
     if let Some(steps) = verify {
         add(

@@ -144,7 +144,21 @@ struct Start {
 impl Start {
     /// From the options.
     fn of(args: &TrainArgs, context: &Context) -> Result<Start, Failure> {
-        let overrides = setup::overrides(&args.changes, args.verify)?;
+        // The names that the multi-device fine-tuning lesson of tt-train gives them.
+        let files = [
+            ("--train-data", "training_config.data_path", args.train_data.as_ref()),
+            (
+                "--val-data",
+                "training_config.validation_data_path",
+                args.val_data.as_ref(),
+            ),
+            (
+                "--model-name",
+                "transformer_config.model_path",
+                args.model_name.as_ref(),
+            ),
+        ];
+        let overrides = setup::overrides_with(&args.changes, args.verify, &files)?;
         let Some(name) = &args.resume else {
             let loaded = setup::load(args.config.as_deref(), &overrides, context)
                 .map_err(|errors| setup::refused(&errors, context))?;

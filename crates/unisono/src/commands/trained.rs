@@ -17,7 +17,7 @@ use unisono_train::generate::Sampling;
 use unisono_train::hub::{self, WeightSet};
 use unisono_train::model::{LiveModel, ModelSpec};
 use unisono_train::plan::mesh_of;
-use unisono_train::start::trained_model;
+use unisono_train::start::{model_of_files, trained_model};
 
 /// See the module.
 pub struct Trained {
@@ -198,9 +198,12 @@ impl HubModel {
             ..Options::default()
         };
         let device = setup::opened(mesh, options)?;
-        let model = spec.build(&device, &Regime::inference())?;
-        let loaded = hub::load(&weights, model.as_model().table().all(), &spec)?;
-        model.as_model().set_training(false);
+        let adapter = args
+            .adapter
+            .as_ref()
+            .map(|name| hub::resolve(name, &context.environment.variables))
+            .transpose()?;
+        let (model, loaded) = model_of_files(&device, &spec, &weights, adapter.as_deref())?;
         for name in loaded.ignored {
             context
                 .out

@@ -75,6 +75,12 @@ impl Report<'_> {
         if let Some(path) = &s.checkpoint {
             rows.push(("checkpoint", path.display().to_string()));
         }
+        if let Some(path) = &s.final_model {
+            rows.push(("model", path.display().to_string()));
+        }
+        if let Some(path) = s.curves.first() {
+            rows.push(("curves", path.display().to_string()));
+        }
         rows
     }
 

@@ -11,6 +11,13 @@ pub const KEYS: &[Key] = &[
         "A file with lora_config, in place of the section itself.",
     ),
     read(
+        "lora_config.adapter_path",
+        Kind::Path,
+        "",
+        "The directory of an adapter in PEFT's format to start from, or org/name in Hugging Face's cache. It says rank, alpha, \
+         use_rslora and which layers; dropout is the run's own.",
+    ),
+    read(
         "lora_config.rank",
         size(1),
         "8",
