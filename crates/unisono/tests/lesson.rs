@@ -29,7 +29,7 @@ fn lesson() -> Sandbox {
     s
 }
 
-/// Writes `runs/lesson-tokenizer` and the model `runs/lesson-base/final_model` of two steps.
+/// Writes `runs/lesson-tokenizer` and `runs/lesson-model`, the model after two steps.
 fn base(s: &Sandbox) {
     s.run("tokenizer train --data text.txt configs/lesson/train.jsonl --vocab-size 400 --out runs/lesson-tokenizer")
         .ended(0)
@@ -39,7 +39,9 @@ fn base(s: &Sandbox) {
          --set training_config.batch_size=2 --set training_config.eval_batches=1",
     )
     .ended(0)
-    .says(&["16 heads", "8 key/value heads", "vocabulary 400 tokens"]);
+    .says(&["16 heads in 8 groups of 16", "vocabulary 400 tokens"]);
+    s.run("export --run runs/lesson-base --format hf --out runs/lesson-model")
+        .ended(0);
 }
 
 /// Fine-tunes for two steps.
@@ -59,14 +61,18 @@ fn the_lesson_gives_the_same_bits_on_every_mesh() {
         .says(&["50", "nothing is in the way"]);
     tune(&s, "n150", "").says(&[
         "50 examples to train on and 10 to validate on",
-        "weights from runs/lesson-base/final_model",
+        "weights from runs/lesson-model",
         "= effective batch of 32 examples",
     ]);
     tune(&s, "n300", "").says(&["= effective batch of 32 examples"]);
     tune(&s, "galaxy", "").says(&["4×8 = 32 devices", "= effective batch of 32 examples"]);
     // 64 of 50 examples: the batch goes on into the next epoch.
     tune(&s, "t3000", "").says(&["2×4 = 8 devices", "= effective batch of 64 examples"]);
-    tune(&s, "n150", "--set training_config.gradient_accumulation_steps=8 --out runs/eight");
+    tune(
+        &s,
+        "n150",
+        "--set training_config.gradient_accumulation_steps=8 --out runs/eight",
+    );
     for pair in [
         "runs/lesson-n150 runs/lesson-n300",
         "runs/lesson-n150 runs/lesson-galaxy",
@@ -104,9 +110,10 @@ fn adapters_of_the_lesson_are_merged_into_its_model() {
         "{:?}",
         s.names("runs/lesson-lora")
     );
-    s.run("lora merge --model runs/lesson-base/final_model --adapter runs/lesson-lora/final_model --out merged")
+    s.run("lora merge --model runs/lesson-model --adapter runs/lesson-lora/final_model --out merged")
         .ended(0);
-    s.run("generate --model merged --prompt Who? -n 4 --temperature 0").ended(0);
+    s.run("generate --model merged --prompt Who? -n 4 --temperature 0")
+        .ended(0);
 }
 
 /// Runs every command of the blocks ```` ```sh ```` of the document in their order; each must end with 0.
@@ -136,9 +143,16 @@ fn the_document_runs_as_it_stands() {
         let example: serde_json::Value = serde_json::from_str(line).expect("a line of JSON");
         let text = |key: &str| example[key].as_str().expect("a text").to_string();
         let mut ask = s.command("generate --model runs/lesson-n150/final_model -n 40 --temperature 0 --json");
-        ask.args(["--prompt", &format!("### Question:\n{}\n\n### Answer:\n", text("prompt"))]);
+        ask.args([
+            "--prompt",
+            &format!("### Question:\n{}\n\n### Answer:\n", text("prompt")),
+        ]);
         let said = Sandbox::finish(&mut ask).ended(0);
-        right += usize::from(said.json()["text"].as_str().is_some_and(|said| said.ends_with(&text("response"))));
+        right += usize::from(
+            said.json()["text"]
+                .as_str()
+                .is_some_and(|said| said.ends_with(&text("response"))),
+        );
     }
     assert!(right >= 5, "{right} of 10 answers are right");
 }
