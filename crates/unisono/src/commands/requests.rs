@@ -45,6 +45,9 @@ struct Line {
     logprobs: Option<usize>,
 }
 
+/// A request, or what is wrong with it, and where it comes from.
+type Named = (String, Result<Line, String>);
+
 /// A message of a conversation.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -102,7 +105,7 @@ pub fn read(args: &GenerateArgs, writer: &Writer) -> Result<Vec<Asked>, Failure>
 }
 
 /// The lines of a file, or of standard input for `-`, by name and number; blank ones are left out.
-fn of_json(file: &Path) -> Result<Vec<(String, Result<Line, String>)>, Failure> {
+fn of_json(file: &Path) -> Result<Vec<Named>, Failure> {
     let (name, text) = match file.to_str() {
         Some("-") => {
             let mut text = String::new();

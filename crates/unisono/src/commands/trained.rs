@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 use unisono_data::Tokenizer;
 use unisono_nn::{LanguageModel, Regime};
 use unisono_tensor::{Dtype, Mesh, MeshDevice, Options};
-use unisono_train::TrainError;
-use unisono_train::checkpoint::{self, Checkpoint, Holds, Manifest};
+use unisono_train::checkpoint::{self, Holds, Manifest};
 use unisono_train::config::{RunConfig, TokenizerType};
 use unisono_train::generate::Sampling;
 use unisono_train::hub::{self, WeightSet};
@@ -39,6 +38,15 @@ pub struct Trained {
     pub manifest: Manifest,
 }
 
+/// What a run's weights are loaded for.
+#[derive(Clone, Copy)]
+enum Purpose {
+    /// To be used, in the run's precision.
+    Run,
+    /// To be written, in f32.
+    Write,
+}
+
 impl Trained {
     /// Loads a run's newest checkpoint, or the one that is named, on one device unless a mesh is asked for: the results
     /// are the same on each.
@@ -46,7 +54,7 @@ impl Trained {
     /// # Errors
     /// A name that is no run, a damaged checkpoint, a mesh that does not fit.
     pub fn load(name: &Path, changes: &Changes, context: &Context) -> Result<Trained, Failure> {
-        Trained::load_as(name, changes, context, &trained_model)
+        Trained::load_for(Purpose::Run, name, changes, context)
     }
 
     /// As [`Trained::load`], with all weights as they were trained, in f32: for files.
@@ -54,20 +62,10 @@ impl Trained {
     /// # Errors
     /// As [`Trained::load`].
     pub fn load_to_write(name: &Path, changes: &Changes, context: &Context) -> Result<Trained, Failure> {
-        Trained::load_as(name, changes, context, &|device, _, spec, checkpoint| {
-            let model = spec.build(device, &Regime::default())?;
-            checkpoint.restore_parameters(model.as_model().parameters())?;
-            model.as_model().set_training(false);
-            Ok(model)
-        })
+        Trained::load_for(Purpose::Write, name, changes, context)
     }
 
-    fn load_as(
-        name: &Path,
-        changes: &Changes,
-        context: &Context,
-        build: &dyn Fn(&MeshDevice, &RunConfig, &ModelSpec, &Checkpoint) -> Result<LiveModel, TrainError>,
-    ) -> Result<Trained, Failure> {
+    fn load_for(purpose: Purpose, name: &Path, changes: &Changes, context: &Context) -> Result<Trained, Failure> {
         let named = runs::find(name, &context.environment)?;
         let loaded = setup::load_saved(&named.directory, &setup::overrides(changes, None)?, context)?;
         let mut config = loaded.config;
@@ -93,7 +91,15 @@ impl Trained {
         check_units(&mesh, &spec)?;
         let device = setup::open(&mesh, &config, context)?;
         device.set_seed(config.training.seed);
-        let model = build(&device, &config, &spec, &checkpoint)?;
+        let model = match purpose {
+            Purpose::Run => trained_model(&device, &config, &spec, &checkpoint)?,
+            Purpose::Write => {
+                let model = spec.build(&device, &Regime::default())?;
+                checkpoint.restore_parameters(model.as_model().parameters())?;
+                model.as_model().set_training(false);
+                model
+            }
+        };
         context.out.debug(format!(
             "{}: step {}, on {}",
             checkpoint.path().display(),
