@@ -1,8 +1,8 @@
 //! Options and arguments.
 
-use crate::commands::LoraCommand;
+use crate::commands::{ExportDtype, ExportFormat, LessonArgs, LoraCommand};
 use crate::exit;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use std::path::PathBuf;
 use unisono_kernels::isa::Isa;
@@ -97,15 +97,8 @@ pub struct TrainArgs {
     pub config: Option<PathBuf>,
     #[command(flatten)]
     pub changes: Changes,
-    /// Data to train on: --set training_config.data_path=FILE
-    #[arg(long, value_name = "FILE")]
-    pub train_data: Option<String>,
-    /// Examples to validate on: --set training_config.validation_data_path=FILE
-    #[arg(long, value_name = "FILE")]
-    pub val_data: Option<String>,
-    /// The model to start from: --set transformer_config.model_path=DIR|ORG/NAME
-    #[arg(long, value_name = "DIR|ORG/NAME", visible_alias = "weights-path")]
-    pub model_name: Option<String>,
+    #[command(flatten)]
+    pub lesson: LessonArgs,
     /// Folder of the run [default: runs/PROJECT_NAME, or the next free runs/PROJECT_NAME-N]
     #[arg(
         short,
@@ -308,24 +301,6 @@ pub struct ExportArgs {
     /// A file of weights is at most so large; only for --format hf
     #[arg(long, value_name = "BYTES", default_value_t = 5_000_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub shard_bytes: u64,
-}
-
-/// What `export` writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ExportFormat {
-    /// One safetensors file, with config.json and tokenizer.json beside it
-    File,
-    /// A directory that transformers loads as it is
-    Hf,
-}
-
-/// What exported weights become.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ExportDtype {
-    /// As they are
-    F32,
-    /// Rounded to nearest even
-    Bf16,
 }
 
 /// Options of `inspect`.

@@ -39,7 +39,15 @@ fn training_says_everything_and_leaves_a_run() {
         .tells(&["devices share", "no speed-up is to be expected"]);
     assert_eq!(
         s.names("runs/tiny"),
-        ["checkpoints", "config.yaml", "metrics.jsonl", "tokenizer.json"]
+        [
+            "checkpoints",
+            "config.yaml",
+            "metrics.jsonl",
+            "tokenizer.json",
+            "training_curves.png",
+            "training_curves.svg",
+            "validations.jsonl"
+        ]
     );
     assert_eq!(
         s.names("runs/tiny/checkpoints"),

@@ -2,14 +2,33 @@
 
 use super::DONE;
 use super::trained::Trained;
-use crate::cli::{Changes, ExportArgs, ExportDtype, ExportFormat};
+use crate::cli::{Changes, ExportArgs};
 use crate::context::Context;
 use crate::exit::Failure;
+use clap::ValueEnum;
 use serde_json::json;
 use unisono_data::weights::WrittenDtype;
 use unisono_train::export::{Exported, export};
 use unisono_train::hub::{SaveOptions, save};
 use unisono_train::model::ModelSpec;
+
+/// What `export` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// One safetensors file, with config.json and tokenizer.json beside it
+    File,
+    /// A directory that transformers loads as it is
+    Hf,
+}
+
+/// What exported weights become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportDtype {
+    /// As they are
+    F32,
+    /// Rounded to nearest even
+    Bf16,
+}
 
 /// See the module.
 ///

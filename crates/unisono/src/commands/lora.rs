@@ -1,8 +1,9 @@
 //! `unisono lora`: what can be done with adapters once they are trained.
 
+use super::export::ExportDtype;
 use super::trained::Trained;
 use super::{DONE, setup};
-use crate::cli::{Changes, ExportDtype};
+use crate::cli::Changes;
 use crate::context::Context;
 use crate::exit::Failure;
 use clap::{Args, Subcommand};

@@ -22,7 +22,9 @@ mod train;
 mod trained;
 mod writer;
 
+pub use export::{ExportDtype, ExportFormat};
 pub use lora::LoraCommand;
+pub use train::LessonArgs;
 
 use crate::cli::{Cli, Command};
 use crate::context::Context;

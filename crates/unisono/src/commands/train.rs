@@ -13,6 +13,7 @@ use crate::output::progress::Progress;
 use crate::output::summary::Report;
 use crate::runs::{self, Named};
 use crate::signals::Signals;
+use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use unisono_kernels::gemm::peak::fma_peak;
@@ -26,6 +27,20 @@ use unisono_train::run::{Ending, Run};
 const PEAK_SECONDS: f64 = 0.2;
 /// Characters of the sample that are shown.
 const SHOWN: usize = 400;
+
+/// Keys of the configuration by the names that tt-train's multi-device fine-tuning lesson gives them.
+#[derive(Args)]
+pub struct LessonArgs {
+    /// Data to train on: --set training_config.data_path=FILE
+    #[arg(long, value_name = "FILE")]
+    pub train_data: Option<String>,
+    /// Examples to validate on: --set training_config.validation_data_path=FILE
+    #[arg(long, value_name = "FILE")]
+    pub val_data: Option<String>,
+    /// The model to start from: --set transformer_config.model_path=DIR|ORG/NAME
+    #[arg(long, value_name = "DIR|ORG/NAME", visible_alias = "weights-path")]
+    pub model_name: Option<String>,
+}
 
 /// See the module.
 ///
@@ -144,18 +159,21 @@ struct Start {
 impl Start {
     /// From the options.
     fn of(args: &TrainArgs, context: &Context) -> Result<Start, Failure> {
-        // The names that the multi-device fine-tuning lesson of tt-train gives them.
         let files = [
-            ("--train-data", "training_config.data_path", args.train_data.as_ref()),
+            (
+                "--train-data",
+                "training_config.data_path",
+                args.lesson.train_data.as_ref(),
+            ),
             (
                 "--val-data",
                 "training_config.validation_data_path",
-                args.val_data.as_ref(),
+                args.lesson.val_data.as_ref(),
             ),
             (
                 "--model-name",
                 "transformer_config.model_path",
-                args.model_name.as_ref(),
+                args.lesson.model_name.as_ref(),
             ),
         ];
         let overrides = setup::overrides_with(&args.changes, args.verify, &files)?;
