@@ -316,6 +316,7 @@ fn run() -> impl Strategy<Value = RunConfig> {
                 scheduler,
                 model,
                 lora: device.1[2].then(|| LoraConfig {
+                    adapter_path: None,
                     rank: 4,
                     alpha: 0.5,
                     use_rslora: device.1[0],

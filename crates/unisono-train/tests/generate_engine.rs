@@ -129,6 +129,18 @@ fn replicas_share_the_requests() {
 }
 
 #[test]
+fn a_gap_on_one_replica_leaves_the_others_alone() {
+    // Slot 0 of position 0 is free while position 1 still works there; both have a sequence in slot 1.
+    let requests = of_lengths(&[(5, 2), (9, 20), (7, 15), (3, 15)]);
+    let alone = all(&model(&[]), &requests, &Batching::default());
+    let model = model(&[("dp", 2)]);
+    let spy = Spy::of(&model);
+    assert_eq!(all(&spy, &requests, &Batching::default()), alone);
+    let steps = spy.take();
+    assert_eq!(steps.last(), Some(&[1, 1]), "the last steps are of one row");
+}
+
+#[test]
 fn more_replicas_than_requests_leave_some_idle() {
     let requests = of_lengths(&[(70, 20)]);
     let alone = all(&model(&[]), &requests, &Batching::default());

@@ -2,7 +2,7 @@
 
 use crate::commands::{ExportDtype, ExportFormat, LessonArgs, LoraCommand};
 use crate::exit;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use std::path::PathBuf;
 use unisono_kernels::isa::Isa;
@@ -148,6 +148,7 @@ pub struct CheckArgs {
 
 /// A model and where to run it.
 #[derive(Args)]
+#[command(group = ArgGroup::new("source").required(true).args(["run", "model"]))]
 pub struct ModelArgs {
     /// A run of unisono's: a folder, one of its checkpoints, or `latest`
     #[arg(

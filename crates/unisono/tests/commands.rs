@@ -244,7 +244,7 @@ fn weights_are_exported() {
         .tells(&["would be replaced"]);
     assert_eq!(s.names("mine"), ["config.json"]);
     for _ in 0..2 {
-        s.run("export --run latest --format hf --dtype bf16 --shard-bytes 200000 --out hf")
+        s.run("export --run latest --format hf --dtype bf16 --shard-bytes 20000 --out hf")
             .ended(0)
             .says(&[
                 "model.safetensors.index.json",

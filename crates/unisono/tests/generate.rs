@@ -129,7 +129,9 @@ fn prompts_from_everywhere_come_back_in_order() {
     assert_eq!(index, (0..5).map(Some).collect::<Vec<_>>());
     assert_eq!(all[0]["prompt"], "w6");
     assert_eq!(all[1]["prompt"], "w9 w10 w11 w12 w13 w14");
-    assert_eq!(all[2]["ids"].as_array().map(Vec::len), Some(3));
+    // Its own setting, unless the model ended the text.
+    let len = all[2]["ids"].as_array().map_or(0, Vec::len);
+    assert!(len == 3 || len < 3 && all[2]["finish"] == "stop", "{}", all[2]);
     assert_eq!(all[3]["prompt_ids"], json!([0, 7, 8]));
     assert_eq!(all[4]["messages"][0]["content"], "w30");
     let logprobs = all[3]["logprobs"].as_array().expect("they were asked for");

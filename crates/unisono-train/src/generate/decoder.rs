@@ -114,27 +114,29 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Moves the tokens of sequence `from` to sequence `to`, which forgets its own, at the same data-parallel position.
+    /// Moves the sequences of slot `from`, those of all data-parallel positions, to slot `to`, whose own are forgotten.
     ///
     /// # Errors
-    /// Sequences that there are not, or at different positions.
+    /// Slots that there are not.
     pub fn relocate(&mut self, from: usize, to: usize) -> Result<()> {
-        let (count, replicas) = (self.lengths.len(), self.replicas.len());
-        if from.max(to) >= count || from % replicas != to % replicas {
+        let replicas = self.replicas.len();
+        let slots = self.lengths.len() / replicas;
+        if from.max(to) >= slots {
             return Err(TensorError::Argument {
                 op: "decoder",
-                what: format!(
-                    "sequence {from} of {count} moved to {to}; both must exist, and be a multiple of {replicas} apart, the \
-                     data-parallel positions"
-                ),
+                what: format!("slot {from} moved to slot {to} of {slots}; slots count from 0"),
             });
         }
-        let tokens = self.lengths[from];
-        for cache in &self.caches {
-            cache.copy_sequence(from / replicas, to / replicas, tokens)?;
+        if from == to {
+            return Ok(());
         }
-        self.lengths[to] = tokens;
-        self.lengths[from] = if from == to { tokens } else { 0 };
+        let moved = self.lengths[from * replicas..][..replicas].to_vec();
+        let tokens = moved.iter().copied().max().unwrap_or(0);
+        for cache in &self.caches {
+            cache.copy_sequence(from, to, tokens)?;
+        }
+        self.lengths[to * replicas..][..replicas].copy_from_slice(&moved);
+        self.lengths[from * replicas..][..replicas].fill(0);
         Ok(())
     }
 

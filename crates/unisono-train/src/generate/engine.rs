@@ -167,28 +167,30 @@ impl<'e, 'm> Engine<'e, 'm> {
         }
     }
 
-    /// Moves sequences so that those of each data-parallel position stand in its first slots: rows behind them cost nothing.
+    /// Moves sequences to the first slots, since rows behind them cost nothing. All data-parallel positions run the same
+    /// commands, so a slot is free where none of them has a sequence in it.
     fn close_gaps(&mut self) -> Result<(), GenerateError> {
-        let replicas = self.decoder.replicas();
         let free = self.lanes.iter().filter(|lane| lane.is_none()).count();
-        if replicas == 1 && self.waiting.len() >= free {
-            // Requests that wait fill the gaps. (Of several positions, the same slots should get new prompts at once.)
+        if self.waiting.len() >= free {
+            // Requests that wait fill the gaps.
             return Ok(());
         }
-        for replica in 0..replicas {
-            loop {
-                let lanes = (replica..self.lanes.len()).step_by(replicas);
-                let gap = lanes.clone().find(|lane| self.lanes[*lane].is_none());
-                let last = lanes.rev().find(|lane| self.lanes[*lane].is_some());
-                let (Some(gap), Some(last)) = (gap, last) else { break };
-                if gap > last {
-                    break;
-                }
-                self.decoder.relocate(last, gap)?;
-                self.lanes.swap(last, gap);
+        let replicas = self.decoder.replicas();
+        loop {
+            let mut slots = self.lanes.chunks(replicas);
+            let gap = slots.position(|slot| slot.iter().all(Option::is_none));
+            let last = self.lanes.iter().rposition(Option::is_some).map(|lane| lane / replicas);
+            let (Some(gap), Some(last)) = (gap, last) else {
+                return Ok(());
+            };
+            if gap > last {
+                return Ok(());
+            }
+            self.decoder.relocate(last, gap)?;
+            for replica in 0..replicas {
+                self.lanes.swap(last * replicas + replica, gap * replicas + replica);
             }
         }
-        Ok(())
     }
 
     /// Free lanes take the requests that wait; their prompts, all but the last token, go through the model.

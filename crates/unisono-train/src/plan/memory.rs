@@ -7,7 +7,6 @@ use crate::error::TrainError;
 use crate::model::ModelSpec;
 use crate::step::{BatchPlan, Trainer, micro_batch};
 use unisono_mesh::Mesh;
-use unisono_runtime::machine;
 use unisono_tensor::{Backend, Kind, MeshDevice, Options, Phase};
 
 /// What the null backend saw of two steps and a validation batch.
@@ -104,18 +103,24 @@ fn blank(spec: &ModelSpec, width: usize, sequences: usize) -> StepData {
     }
 }
 
-/// Bytes that a device may hold, where that is known.
-fn limit(config: &RunConfig, mesh: &Mesh) -> Option<u64> {
-    let machine = machine::memory().map(|bytes| bytes / mesh.num_devices() as u64);
-    match (config.device.memory, machine) {
-        (Some(limit), Some(machine)) => Some(limit.min(machine)),
-        (limit, machine) => limit.or(machine),
+/// Bytes that a device may hold, where that is known: `machine` bytes shared out, and what the configuration allows.
+fn limit(config: &RunConfig, mesh: &Mesh, machine: Option<u64>) -> Option<u64> {
+    let share = machine.map(|bytes| bytes / mesh.num_devices() as u64);
+    match (config.device.memory, share) {
+        (Some(limit), Some(share)) => Some(limit.min(share)),
+        (limit, share) => limit.or(share),
     }
 }
 
 /// A sentence where a micro-step is so large that what enters the first layer alone does not fit: nothing is rehearsed then.
-pub(super) fn absurd(config: &RunConfig, spec: &ModelSpec, mesh: &Mesh, batch: BatchPlan) -> Option<String> {
-    let limit = limit(config, mesh)?;
+pub(super) fn absurd(
+    config: &RunConfig,
+    spec: &ModelSpec,
+    mesh: &Mesh,
+    batch: BatchPlan,
+    machine: Option<u64>,
+) -> Option<String> {
+    let limit = limit(config, mesh, machine)?;
     let per_sequence = match spec {
         ModelSpec::Gpt(c) => 8 * batch.width as u128 * c.embedding_dim as u128,
         ModelSpec::Llama(c) => 8 * batch.width as u128 * c.embedding_dim as u128,
@@ -141,8 +146,9 @@ pub(super) fn memory_problem(
     batch: BatchPlan,
     validation_batch: usize,
     memory: &MemoryPlan,
+    machine: Option<u64>,
 ) -> Option<String> {
-    let limit = limit(config, mesh)?;
+    let limit = limit(config, mesh, machine)?;
     let devices = mesh.num_devices();
     if memory.peak <= limit {
         return None;
@@ -196,8 +202,12 @@ pub(super) fn memory_problem(
             advice.join("; ")
         ),
     };
+    let elsewhere = match config.device.memory {
+        Some(_) => "",
+        None => "; to plan for another machine, say what a device of it holds (device_config.memory: 12GB)",
+    };
     Some(format!(
-        "each device needs {} at its peak ({}), and {whose} {}: {advice}",
+        "each device needs {} at its peak ({}), and {whose} {}: {advice}{elsewhere}",
         mebibytes(memory.peak),
         kinds.join(", "),
         mebibytes(limit)

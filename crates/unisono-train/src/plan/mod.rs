@@ -13,6 +13,7 @@ use crate::model::ModelSpec;
 use crate::step::BatchPlan;
 use serde::Serialize;
 use unisono_mesh::{Mesh, Strategy, assign_axes};
+use unisono_runtime::machine;
 
 /// Which rule ends the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -165,6 +166,23 @@ fn layout(loaded: &Loaded, dataset: Option<&Result<Dataset, TrainError>>) -> (Op
 /// # Errors
 /// All problems of layout, data and memory at once.
 pub fn check(loaded: &Loaded, dataset: &Result<Dataset, TrainError>) -> Result<Plan, Vec<PlanProblem>> {
+    check_with(loaded, dataset, machine::memory())
+}
+
+/// The same for a machine that need not be this one: where `device_config.memory` says what a device holds, that alone counts.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_elsewhere(loaded: &Loaded, dataset: &Result<Dataset, TrainError>) -> Result<Plan, Vec<PlanProblem>> {
+    let here = loaded.config.device.memory.is_none();
+    check_with(loaded, dataset, machine::memory().filter(|_| here))
+}
+
+fn check_with(
+    loaded: &Loaded,
+    dataset: &Result<Dataset, TrainError>,
+    machine: Option<u64>,
+) -> Result<Plan, Vec<PlanProblem>> {
     let config = &loaded.config;
     let (layout, mut problems) = layout(loaded, Some(dataset));
     let Some(Layout { mesh, batch, spec }) = layout.filter(|_| problems.is_empty()) else {
@@ -186,14 +204,22 @@ pub fn check(loaded: &Loaded, dataset: &Result<Dataset, TrainError>) -> Result<P
         }
     };
     let validation_batch = config.training.validation_batch_size.div_ceil(dp) * dp;
-    if let Some(message) = absurd(config, &spec, &mesh, batch) {
+    if let Some(message) = absurd(config, &spec, &mesh, batch, machine) {
         problems.push(at("training_config.batch_size", message));
         return Err(problems);
     }
     match rehearse(config, &spec, &mesh, batch, validation_batch, steps) {
         Err(error) => problems.push(at("device_config.mesh_shape", error.to_string())),
         Ok(rehearsal) => {
-            if let Some(message) = memory_problem(config, &spec, &mesh, batch, validation_batch, &rehearsal.memory) {
+            if let Some(message) = memory_problem(
+                config,
+                &spec,
+                &mesh,
+                batch,
+                validation_batch,
+                &rehearsal.memory,
+                machine,
+            ) {
                 problems.push(at("device_config.memory", message));
             }
             if problems.is_empty() {

@@ -84,15 +84,20 @@ def logits(model):
         return model(torch.tensor([IDS])).logits[0, POSITIONS].double().numpy()
 
 
+def model_of(name):
+    """The model of a family, its weights from the formula."""
+    model = AutoModelForCausalLM.from_config(FAMILIES[name], attn_implementation="eager", dtype=torch.float32).eval()
+    with torch.no_grad():
+        for key, parameter in model.named_parameters():
+            parameter.copy_(torch.from_numpy(values(key, list(parameter.shape))))
+    return model
+
+
 def make():
     families = []
-    for name, config in FAMILIES.items():
-        model = AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32).eval()
-        shapes = {}
-        with torch.no_grad():
-            for key, parameter in model.named_parameters():
-                shapes[key] = list(parameter.shape)
-                parameter.copy_(torch.from_numpy(values(key, shapes[key])))
+    for name in FAMILIES:
+        model = model_of(name)
+        shapes = {key: list(parameter.shape) for key, parameter in model.named_parameters()}
         out = logits(model)
         with tempfile.TemporaryDirectory() as directory:
             model.save_pretrained(directory)

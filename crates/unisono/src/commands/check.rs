@@ -24,7 +24,7 @@ pub fn run(args: &CheckArgs, context: &Context) -> Result<u8, Failure> {
         setup::load(args.config.as_deref(), &overrides, context).map_err(|errors| setup::refused(&errors, context))?;
     setup::tell_notes(&loaded, context);
     let other = args.against.as_deref().map(|path| other(path, context)).transpose()?;
-    let (plan, dataset) = setup::plan(&loaded)?;
+    let (plan, dataset) = setup::plan_elsewhere(&loaded)?;
     let header = Header {
         config: &loaded.config,
         plan: &plan,

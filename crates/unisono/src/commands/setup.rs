@@ -8,7 +8,8 @@ use unisono_runtime::{Options, RuntimeError};
 use unisono_tensor::{Mesh, MeshDevice, TensorError};
 use unisono_train::config::{self, ConfigErrors, Loaded, Place, RunConfig};
 use unisono_train::dataset::Dataset;
-use unisono_train::{Plan, plan};
+use unisono_train::plan::{self, PlanProblem};
+use unisono_train::{Plan, TrainError};
 
 /// What `train` runs without a file.
 const DEFAULT: &str = "char-gpt";
@@ -126,8 +127,22 @@ pub fn refused(errors: &ConfigErrors, context: &Context) -> Failure {
 /// # Errors
 /// Everything that is wrong, at once.
 pub fn plan(loaded: &Loaded) -> Result<(Plan, Dataset), Failure> {
+    planned(loaded, &plan::check)
+}
+
+/// The same for a machine that need not be this one, see [`plan::check_elsewhere`].
+///
+/// # Errors
+/// As [`plan()`].
+pub fn plan_elsewhere(loaded: &Loaded) -> Result<(Plan, Dataset), Failure> {
+    planned(loaded, &plan::check_elsewhere)
+}
+
+type Check = dyn Fn(&Loaded, &Result<Dataset, TrainError>) -> Result<Plan, Vec<PlanProblem>>;
+
+fn planned(loaded: &Loaded, check: &Check) -> Result<(Plan, Dataset), Failure> {
     let dataset = Dataset::load(&loaded.config);
-    match plan::check(loaded, &dataset) {
+    match check(loaded, &dataset) {
         Ok(plan) => Ok((plan, dataset?)),
         Err(problems) => {
             let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();

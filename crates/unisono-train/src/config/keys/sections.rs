@@ -36,7 +36,7 @@ pub const KEYS: &[Key] = &[
         Kind::Memory,
         "",
         "Most bytes that each device may hold: 12GB, 512MiB or a whole number. Default: the machine's memory shared \
-         out among the devices. Unisono's own key.",
+         out among the devices. unisono check then plans for devices of that memory, on whatever machine. Unisono's own key.",
     ),
     read(
         "device_config.workers",
