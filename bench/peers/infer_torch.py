@@ -1,4 +1,4 @@
-"""GPT-2 124 M with random weights in transformers, batch 1: tokens a second of greedy decoding with the KV cache and of a prompt.
+"""GPT-2 124 M, or a Llama of SmolLM2-135M's shape, with random weights in transformers, batch 1: tokens a second of greedy decoding with the KV cache and of a prompt.
 
 Decoding is timed in `generate` and in a plain loop over the model. Beside it the read bandwidth, the best of three operations that read
 a large tensor once. Prints a line of JSON: seconds of all decoded tokens in both ways, and of each
@@ -10,7 +10,7 @@ import json
 import time
 
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 
 START = 16
 """Tokens before the decoded ones."""
@@ -64,14 +64,17 @@ def main():
     parser = argparse.ArgumentParser()
     for name in ("threads", "new", "prompt"):
         parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--model", choices=("gpt2", "smollm"), default="gpt2")
     parser.add_argument("--dtype", choices=("f32", "bf16"), required=True)
     args = parser.parse_args()
 
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
     dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[args.dtype]
-    config = GPT2Config()
-    model = GPT2LMHeadModel(config).eval().to(dtype)
+    smollm = dict(vocab_size=49152, hidden_size=576, intermediate_size=1536, num_hidden_layers=30, num_attention_heads=9)
+    smollm.update(num_key_value_heads=3, max_position_embeddings=8192, tie_word_embeddings=True)
+    config = {"gpt2": GPT2Config(), "smollm": LlamaConfig(**smollm)}[args.model]
+    model = AutoModelForCausalLM.from_config(config).eval().to(dtype)
     ids = torch.randint(0, config.vocab_size, (1, START))
     prompt = torch.randint(0, config.vocab_size, (1, args.prompt))
     with torch.inference_mode():

@@ -1,4 +1,5 @@
-"""Training steps of a GPT-2-style model in PyTorch on the CPU: what `unisono train` does with `model_type: gpt2`, tied weights and no dropout.
+"""Training steps of a GPT-2-style model in PyTorch on the CPU: what `unisono train` does with `model_type: gpt2`, tied weights and no dropout;
+with `--groups` of a Llama of `transformers`, as with `model_type: llama`.
 
 Prints `step 1` when the first step is done, and at the end a line of JSON: parameters, and seconds of each step.
 """
@@ -53,18 +54,47 @@ class Gpt(nn.Module):
         return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
 
 
+class Llama(nn.Module):
+    """`transformers`' Llama with tied weights."""
+
+    def __init__(self, args):
+        super().__init__()
+        # Only here: GPT-2 needs no transformers.
+        from transformers import LlamaConfig, LlamaForCausalLM
+
+        config = LlamaConfig(
+            vocab_size=args.vocab,
+            hidden_size=args.width,
+            intermediate_size=args.hidden,
+            num_hidden_layers=args.blocks,
+            num_attention_heads=args.heads,
+            num_key_value_heads=args.groups,
+            max_position_embeddings=args.tokens,
+            tie_word_embeddings=True,
+            use_cache=False,
+        )
+        self.model = LlamaForCausalLM(config)
+
+    def forward(self, ids, targets):
+        """Mean loss of `targets`; both batch × tokens."""
+        logits = self.model(ids).logits
+        return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
+
+
 def main():
     """See the module."""
     parser = argparse.ArgumentParser()
     for name in ("vocab", "width", "heads", "blocks", "tokens", "batch", "threads", "steps"):
         parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--groups", type=int, help="key/value heads of a Llama")
+    parser.add_argument("--hidden", type=int, help="width of its perceptron")
     parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32", help="bf16 is autocast")
     parser.add_argument("--compile", action="store_true")
     args = parser.parse_args()
 
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
-    model = Gpt(args.vocab, args.width, args.heads, args.blocks, args.tokens)
+    model = Llama(args) if args.groups else Gpt(args.vocab, args.width, args.heads, args.blocks, args.tokens)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     forward = torch.compile(model) if args.compile else model
     ids, targets = (torch.randint(0, args.vocab, (args.batch, args.tokens)) for _ in range(2))

@@ -63,6 +63,7 @@ CHAR = Shape("bench-char-10m.yaml", dict(vocab=96, width=384, heads=6, blocks=6,
 GPT2 = dict(vocab=50304, width=768, heads=12, blocks=12)
 GPT2_SHORT = Shape("bench-gpt2-4x64.yaml", dict(GPT2, tokens=64, batch=4), 2, 5)
 GPT2_LONG = Shape("bench-gpt2-2x512.yaml", dict(GPT2, tokens=512, batch=2), 1, 2, rounds=2)
+SMOLLM = Shape("bench-smollm2-8x256.yaml", dict(vocab=49152, width=576, heads=9, groups=3, hidden=1536, blocks=30, tokens=256, batch=8), 1, 2, rounds=3)
 DEFAULT = Shape("", dict(vocab=59, width=128, heads=4, blocks=4, tokens=128, batch=16), 0, 1)
 
 
@@ -217,39 +218,49 @@ def gpt2_long(session, dtype):
     return training(session, name, "GPT-2 124 M, 2 × 512", GPT2_LONG, dtype, compiled=False, memory=dtype == "f32")
 
 
+def smollm(session, dtype):
+    """A step of a Llama of SmolLM2-135M's shape, as in fine-tuning all of it."""
+    name = f"smollm-8x256-{dtype}"
+    return training(session, name, "SmolLM2-135M's shape, 8 × 256", SMOLLM, dtype, compiled=False, memory=True)
+
+
 DECODED, PROMPT = 64, 256
-GPT2_PARAMETERS = 124_439_808
-"""As published, vocabulary 50257 and 1024 positions; a decoded token reads all of them but the positions."""
+MODELS = {"gpt2": ("gpt2 124M", "GPT-2 124 M", 124_439_808), "smollm": ("SmolLM2-135M", "SmolLM2-135M's shape", 134_515_008)}
+"""By the name for `infer_torch.py`: the name in `unisono bench`, that of the table, and the parameters as published. (GPT-2: vocabulary 50257
+and 1024 positions; a decoded token reads all of them but the positions.)"""
 
 
-def decoding(session, dtype):
-    """Decoding and a prompt of GPT-2 124 M, batch 1.
+def decoding(session, model, dtype):
+    """Decoding and a prompt of a model with random weights, batch 1.
 
-    Unisono's side are the rows `decode gpt2 …` (milliseconds of a token) and `prompt gpt2 …` (milliseconds of a prompt of 256 tokens) of
+    Unisono's side are the rows `decode MODEL …` (milliseconds of a token) and `prompt MODEL …` (milliseconds of a prompt of 256 tokens) of
     `unisono bench`. A `peak_gbytes_per_s` in them is a read bandwidth, as the one that PyTorch
     reaches: the higher one is the whole of which shares are told.
     """
 
-    def row(kernel):
-        named = f"decode gpt2 124M {dtype}" if kernel == "decode" else f"{PROMPT} tokens {dtype}"
-        found = [row for row in bench(session, named) if row["kernel"].startswith(f"{kernel} gpt2")]
+    name_of_ours, title, parameters = MODELS[model]
+
+    def row(named):
+        found = bench(session, named)
         if not found:
-            raise Unavailable(f"unisono bench {kernel} has no row of gpt2 in {dtype}")
+            raise Unavailable(f"unisono bench has no row {named}")
         return found[0]
 
     def ours():
-        decode, prompt = row("decode"), row("prompt")
+        decode, prompt = row(f"decode {name_of_ours} {dtype}"), row(f"prompt {name_of_ours}, {PROMPT} tokens {dtype}")
+        eight = row(f"decode {name_of_ours}, 8 sequences {dtype}")
         return {
             "decode": 1e3 / decode["milliseconds"],
+            "eight": 8e3 / eight["milliseconds"],
             "prompt": 1e3 * PROMPT / prompt["milliseconds"],
             "bandwidth": decode.get("peak_gbytes_per_s", 0.0),
         }
 
     def theirs():
-        arguments = ["--new", DECODED, "--prompt", PROMPT, "--dtype", dtype]
+        arguments = ["--model", model, "--new", DECODED, "--prompt", PROMPT, "--dtype", dtype]
         answer, finished = torch(session, "infer_torch.py", *arguments)
-        if answer["parameters"] != GPT2_PARAMETERS:
-            raise Unavailable(f"transformers' GPT-2 has {answer['parameters']} parameters, not {GPT2_PARAMETERS}")
+        if answer["parameters"] != parameters:
+            raise Unavailable(f"transformers' model has {answer['parameters']} parameters, not {parameters}")
         seconds = answer["seconds"]
         best = min(seconds["loop"], seconds["generate"])
         return {
@@ -260,18 +271,22 @@ def decoding(session, dtype):
             "others": finished.others,
         }
 
-    name = f"decode-{dtype}"
+    name = f"decode-{model}-{dtype}"
     sides = {"unisono": ours, "transformers": theirs}
     samples = interleave(name, sides, session.rounds)
     bandwidth = max(samples.median(side, "bandwidth") or 0.0 for side in sides)
-    gigabytes = GPT2_PARAMETERS * {"f32": 4, "bf16": 2}[dtype] / 1e9
+    gigabytes = parameters * {"f32": 4, "bf16": 2}[dtype] / 1e9
 
     def with_share(value):
         share = f", {100 * value * gigabytes / bandwidth:.0f} % of {bandwidth:.1f} GB/s" if bandwidth else ""
         return f"{value:.1f} tokens/s{share}"
 
-    what = f"GPT-2 124 M, batch 1, {dtype}"
+    what = f"{title}, batch 1, {dtype}"
+    pairs = list(zip(samples.values("unisono", "decode"), samples.values("unisono", "eight")))
+    together = f"{statistics.median(eight / one for one, eight in pairs):.2f}× one alone" if pairs else "–"
+    eight = ours_text(samples, samples.median("unisono", "eight"), "{:.1f} tokens/s".format)
     rows = [
+        Row(f"eight sequences together, {title}, {dtype}", eight, "–", together),
         compare(f"decoding with the KV cache, {what}", samples, "decode", with_share, higher_is_better=True),
         compare(f"prompt of {PROMPT} tokens, {what}", samples, "prompt", "{:.0f} tokens/s".format, higher_is_better=True),
     ]
@@ -393,8 +408,12 @@ WORKS = {
     "gpt2-2x512-f32": lambda session: gpt2_long(session, "f32"),
     "gpt2-4x64-bf16": lambda session: gpt2_short(session, "bf16"),
     "gpt2-2x512-bf16": lambda session: gpt2_long(session, "bf16"),
-    "decode-f32": lambda session: decoding(session, "f32"),
-    "decode-bf16": lambda session: decoding(session, "bf16"),
+    "smollm-8x256-f32": lambda session: smollm(session, "f32"),
+    "smollm-8x256-bf16": lambda session: smollm(session, "bf16"),
+    "decode-gpt2-f32": lambda session: decoding(session, "gpt2", "f32"),
+    "decode-gpt2-bf16": lambda session: decoding(session, "gpt2", "bf16"),
+    "decode-smollm-f32": lambda session: decoding(session, "smollm", "f32"),
+    "decode-smollm-bf16": lambda session: decoding(session, "smollm", "bf16"),
     "mesh": mesh,
     "start": start,
     "products-f32": lambda session: products(session, "f32"),

@@ -123,6 +123,17 @@ fn layout(loaded: &Loaded, dataset: Option<&Result<Dataset, TrainError>>) -> (Op
         .and_then(|dataset| dataset.as_ref().ok())
         .and_then(Dataset::vocab_size);
     let spec = ModelSpec::of(config, vocab_size);
+    if let (Some(data), Some(model)) = (vocab_size, spec.vocab_size())
+        && data > model
+    {
+        problems.push(at(
+            "training_config.tokenizer_path",
+            format!(
+                "the data's vocabulary has {data} tokens and the model of model_path knows {model}: they do not belong together; use \
+                 the model's own tokenizer (remove tokenizer_path)"
+            ),
+        ));
+    }
     if !loaded.sound(&[
         "device_config.mesh_shape",
         "device_config.enable_ddp",
