@@ -350,7 +350,7 @@ pub enum TokenizerCommand {
 /// Options of `tokenizer train`.
 #[derive(Args)]
 pub struct TokenizerTrainArgs {
-    /// Text files, or examples as .jsonl
+    /// Text files, examples as .jsonl, or built-in for the corpus of the program
     #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
     pub data: Vec<PathBuf>,
     /// Ids in all: the special tokens, 256 bytes, and the tokens that are learnt

@@ -77,8 +77,11 @@ fn train(args: &TokenizerTrainArgs, context: &Context) -> Result<u8, Failure> {
     DONE
 }
 
-/// A file's text, or the texts of its examples.
+/// A file's text, the texts of its examples, or the built-in corpus.
 fn read(path: &Path) -> Result<Vec<String>, Failure> {
+    if path == Path::new("built-in") {
+        return Ok(vec![unisono_data::corpus::stories()]);
+    }
     if path.extension().is_none_or(|extension| extension != "jsonl") {
         return Ok(vec![text::read_text(path)?.text]);
     }
