@@ -215,12 +215,12 @@ fn sharded(change: impl FnOnce(&Path, &mut Vec<Stored>, &mut Vec<Stored>, &mut V
 }
 
 /// Changes the tensors of two files and the index.
-type Change = dyn Fn(&mut Vec<Stored>, &mut Vec<Stored>, &mut Value);
+type Change<'a> = dyn Fn(&mut Vec<Stored>, &mut Vec<Stored>, &mut Value) + 'a;
 
 #[test]
 fn shards_must_be_what_their_index_says() {
     sharded(|_, _, _, _| {}).expect("it loads");
-    let refused = |words: &str, change: &Change| {
+    let refused = |words: &str, change: &Change<'_>| {
         let error = sharded(|_, a, b, index| change(a, b, index)).expect_err(words);
         assert!(
             error.contains("model.safetensors.index.json: ") && error.contains(words),
