@@ -1,6 +1,7 @@
 //! A tiny GPT and the optimizers against PyTorch, whose values `data/make_reference.py` stored in `data/pytorch_models.json`.
 
 use serde_json::Value;
+use unisono_nn::LanguageModel;
 use unisono_nn::layers::Activation;
 use unisono_nn::models::{Gpt, GptConfig, Positions};
 use unisono_nn::optimizers::{AdamW, AdamWConfig, Sgd, SgdConfig};

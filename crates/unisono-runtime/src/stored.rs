@@ -293,14 +293,16 @@ mod tests {
             dtype: StoredDtype::F32,
             stride: 3,
             cols: 3,
-            parts: vec![
-                Arc::new(StoredPart {
-                    first_row: 0,
-                    rows,
-                    runs: vec![Run { to: 0, from: 0, len }],
-                });
-                parts
-            ],
+            // Each device has a part of its own.
+            parts: (0..parts)
+                .map(|_| {
+                    Arc::new(StoredPart {
+                        first_row: 0,
+                        rows,
+                        runs: vec![Run { to: 0, from: 0, len }],
+                    })
+                })
+                .collect(),
         };
         of(2, 3, 28, 2).check(6, 2).expect("it fits");
         of(2, 3, 28, 1).check(6, 2).expect_err("a device lacks a part");
