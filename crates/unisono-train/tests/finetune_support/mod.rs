@@ -217,9 +217,12 @@ transformer_config: {model}
     }
 }
 
+/// A question, the answer and the reference answer.
+pub type Said = (String, String, String);
+
 /// The blocks of a `validation.txt`: step, and pairs of what is asked and said.
-pub fn answers(text: &str) -> Vec<(u64, Vec<(String, String, String)>)> {
-    let mut steps: Vec<(u64, Vec<(String, String, String)>)> = Vec::new();
+pub fn answers(text: &str) -> Vec<(u64, Vec<Said>)> {
+    let mut steps: Vec<(u64, Vec<Said>)> = Vec::new();
     let mut word = "";
     for line in text.lines() {
         if let Some(step) = line.strip_prefix("step ") {
