@@ -41,6 +41,8 @@ const PLAIN: Layout = Layout {
 /// The run that is laid out: heads and groups, positions, biases, tying.
 #[derive(Clone, Copy, Debug)]
 struct Model {
+    /// `gpt2`, `llama` or `qwen3`.
+    family: &'static str,
     heads: usize,
     groups: usize,
     tied: bool,
@@ -49,6 +51,7 @@ struct Model {
 }
 
 const DEFAULT: Model = Model {
+    family: "gpt2",
     heads: 12,
     groups: 12,
     tied: true,
@@ -102,7 +105,7 @@ fn yaml(model: Model, layout: Layout, data: &Path, max_steps: Option<u64>) -> St
   optimizer: {{type: AdamW, lr: 3e-3, beta2: 0.95, weight_decay: 0.1}}
   scheduler_type: {schedule}
 transformer_config:
-  model_type: gpt2
+  model_type: {family}
   num_heads: {heads}
   num_groups: {groups}
   embedding_dim: 48
@@ -124,6 +127,7 @@ device_config:
             "warmup_linear"
         },
         dtype = model.dtype,
+        family = model.family,
         heads = model.heads,
         groups = model.groups,
         tokens = model.tokens,
@@ -365,6 +369,7 @@ fn other_models() {
         },
     ];
     let grouped = Model {
+        family: "gpt2",
         heads: 12,
         groups: 6,
         tied: false,
@@ -375,6 +380,43 @@ fn other_models() {
     // 96 and 100 tokens: leaves that are no powers of two.
     for tokens in [96, 100] {
         same_on(&format!("t{tokens}"), Model { tokens, ..DEFAULT }, &layouts[..2]);
+    }
+}
+
+/// Grouped queries, rotary positions, a gated perceptron; norms of queries and keys, whose gains sum over cut heads.
+#[test]
+fn the_llama_family() {
+    for (name, model) in [
+        (
+            "llama",
+            Model {
+                family: "llama",
+                groups: 4,
+                ..DEFAULT
+            },
+        ),
+        (
+            "qwen3",
+            Model {
+                family: "qwen3",
+                groups: 4,
+                tied: false,
+                ..DEFAULT
+            },
+        ),
+    ] {
+        let layouts = [
+            Layout { dp: 3, ..PLAIN },
+            Layout { tp: 4, ..PLAIN },
+            Layout {
+                dp: 4,
+                tp: 2,
+                accumulation: 2,
+                recompute: true,
+                ..PLAIN
+            },
+        ];
+        same_on(name, model, &layouts);
     }
 }
 

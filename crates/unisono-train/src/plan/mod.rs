@@ -104,7 +104,13 @@ pub fn further_problems(partial: &Loaded) -> Vec<PlanProblem> {
         "transformer_config.max_sequence_length",
         "transformer_config.vocab_size",
     ];
-    let dataset = partial.sound(DATA).then(|| Dataset::load(&partial.config));
+    // What could not be found has been told.
+    let training = &partial.config.training;
+    let lost = [&training.model_path, &training.tokenizer_path]
+        .into_iter()
+        .flatten()
+        .any(|path| !path.exists());
+    let dataset = (!lost && partial.sound(DATA)).then(|| Dataset::load(&partial.config));
     layout(partial, dataset.as_ref()).1
 }
 

@@ -151,7 +151,8 @@ fn range(values: impl Iterator<Item = f64>, margin: f64) -> std::ops::Range<f64>
 /// A number for an axis, short.
 fn number(x: f64) -> String {
     match x.abs() {
-        0.0 => "0".into(),
+        // What rounding leaves of a zero between ticks.
+        size if size < 1e-15 => "0".into(),
         size if !(1e-3..1e6).contains(&size) => format!("{x:.1e}"),
         size if size >= 1000.0 || x.fract() == 0.0 => format!("{x:.0}"),
         _ => {

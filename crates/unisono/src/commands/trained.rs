@@ -39,7 +39,7 @@ pub struct Trained {
 }
 
 /// What a run's weights are loaded for.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     /// To be used, in the run's precision.
     Run,
@@ -77,16 +77,24 @@ impl Trained {
             Some(path) => checkpoint::load(path)?,
             None => runs::checkpoints(&named.directory, &context.environment).newest()?,
         };
-        // The head's size is the tokenizer's, which the checkpoint knows better than the configuration.
-        let table = ["wte.weight", "model.embed_tokens.weight"]
-            .into_iter()
-            .find_map(|name| checkpoint.row(Holds::Parameter, name));
-        let spec = ModelSpec::of(&config, table.and_then(|row| row.shape.first().copied()));
         let file = named.directory.join("tokenizer.json");
         let tokenizer = match (config.training.tokenizer_type, file.is_file()) {
             (TokenizerType::Pretokenised, _) | (_, false) => None,
             (_, true) => Some(Tokenizer::load(&file)?),
         };
+        // The head's size is the tokenizer's, which the checkpoint knows better than the configuration; one of adapters holds none.
+        let table = ["wte.weight", "model.embed_tokens.weight"]
+            .into_iter()
+            .find_map(|name| checkpoint.row(Holds::Parameter, name));
+        let vocab_size = table.and_then(|row| row.shape.first().copied());
+        let spec = ModelSpec::of(&config, vocab_size.or(tokenizer.as_ref().map(Tokenizer::vocab_size)));
+        if purpose == Purpose::Write && config.lora.is_some() {
+            let run = named.directory.display();
+            return Err(Failure::input(format!(
+                "{run} trained adapters, and export writes whole models: `unisono lora merge --run {run} --out DIR` adds them to the \
+                 model's weights, and {run}/final_model holds them alone"
+            )));
+        }
         let mesh = mesh_of(&config).map_err(Failure::input)?;
         check_units(&mesh, &spec)?;
         let device = setup::open(&mesh, &config, context)?;
