@@ -1,6 +1,6 @@
 //! Conversations, written out by the chat template that comes with a tokenizer.
 //!
-//! Templates are Jinja. They are rendered by `minijinja`, set up as `transformers` sets up Jinja2: [`environment`].
+//! Templates are Jinja. They are rendered by `minijinja`, set up as `transformers` sets up Jinja2: `environment.rs`.
 
 mod environment;
 

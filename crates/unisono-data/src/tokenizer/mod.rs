@@ -1,7 +1,7 @@
 //! Between text and token ids: one id per character, one per byte, or the tokens of a Hugging Face `tokenizer.json`.
 //!
-//! [`characters`]: the vocabulary of a character tokenizer; [`hf`]: `tokenizer.json`; [`settings`]: what the files beside it say;
-//! [`pieces`]: how its tokens become text; [`stream`]: decoding one id at a time; [`bpe`]: training a
+//! `characters`: the vocabulary of a character tokenizer; `hf`: `tokenizer.json`; `settings`: what the files beside it say;
+//! `pieces`: how its tokens become text; `stream`: decoding one id at a time; `bpe`: training a
 //! byte-level BPE.
 
 mod bpe;

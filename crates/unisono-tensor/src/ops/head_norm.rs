@@ -13,7 +13,7 @@ use unisono_runtime::ops::reduce::ColumnSums;
 
 impl Tensor {
     /// `x / sqrt(mean(x²) + eps) · gamma` of each head of `self` [batch, tokens, heads · head_dim], which may be cut in its batch
-    /// or, by whole heads, in its features. `gamma` is f32 [head_dim], the same for all heads, on every device.
+    /// or, by whole heads, in its features. `gamma` is f32 `[head_dim]`, the same for all heads, on every device.
     ///
     /// The gradient of `gamma` is complete on each device that shares the heads: heads and tokens of a sequence are added first,
     /// by the units of the features, then the sequences of the step.
