@@ -25,6 +25,11 @@ impl Batch {
         self.targets.iter().filter(|target| **target != IGNORE).count()
     }
 
+    /// Makes every target of the rows from `row` on [`IGNORE`].
+    pub fn mask_from(&mut self, row: usize) {
+        self.targets[row * self.seq_len..].fill(IGNORE);
+    }
+
     /// Makes room for a shape; every place is empty afterwards. Memory is kept from one use to the next.
     pub(crate) fn reset(&mut self, num_sequences: usize, seq_len: usize) -> Result<(), DataError> {
         let too_many = || DataError::Argument {

@@ -5,7 +5,7 @@
 //! `lora_B` is zero, so a model with fresh adapters computes what it computed before.
 
 use crate::Result;
-use crate::parameter::{Parameters, cut, whole};
+use crate::parameter::{Parameter, Parameters, cut, whole};
 use std::collections::BTreeSet;
 use unisono_tensor::Tensor;
 
@@ -31,6 +31,11 @@ impl Adapters {
     pub fn scale(&self) -> f32 {
         let rank = self.rank.max(1) as f32;
         self.alpha / if self.rank_stabilised { rank.sqrt() } else { rank }
+    }
+
+    /// Whether a parameter of a model with these adapters is trained: it is one of theirs, or named beside them.
+    pub fn trains(&self, parameter: &Parameter) -> bool {
+        parameter.is_adapter() || self.also.contains(&parameter.name)
     }
 }
 

@@ -2,12 +2,12 @@
 
 use crate::config::LoraConfig;
 use crate::error::{Result, TrainError};
+use crate::hub::on_null_device;
 use crate::model::ModelSpec;
 use regex::Regex;
 use std::collections::BTreeSet;
 use unisono_nn::adapters::Adapters;
 use unisono_nn::models::LlamaConfig;
-use unisono_tensor::{Backend, MeshDevice, Options};
 
 /// The adapters that `config` asks for beside the layers of a model.
 ///
@@ -28,7 +28,11 @@ pub fn adapters(config: &LoraConfig, spec: &ModelSpec) -> Result<Adapters> {
         true => layers.iter().cloned().collect(),
         false => chosen(&config.target_modules, &layers, "target_modules", &|layer| layer)?,
     };
-    let parameters = parameter_names(spec)?;
+    // The whole table is only made where it is asked for.
+    let parameters = match config.trainable_modules.is_empty() && !config.is_bias_trainable {
+        true => Vec::new(),
+        false => parameter_names(spec)?,
+    };
     let mut also = match config.trainable_modules.is_empty() {
         true => BTreeSet::new(),
         false => chosen(&config.trainable_modules, &parameters, "trainable_modules", &|name| {
@@ -50,12 +54,7 @@ pub fn adapters(config: &LoraConfig, spec: &ModelSpec) -> Result<Adapters> {
 
 /// Names of a model's parameters: built where nothing is computed.
 fn parameter_names(spec: &ModelSpec) -> Result<Vec<String>> {
-    let options = Options {
-        backend: Backend::Null,
-        ..Options::default()
-    };
-    let device = MeshDevice::open(unisono_mesh::Mesh::one(), options)?;
-    let model = spec.build(&device, &unisono_nn::Regime::default())?;
+    let model = on_null_device(spec)?;
     Ok(model.as_model().table().all().map(|p| p.name.clone()).collect())
 }
 

@@ -10,7 +10,7 @@ use unisono_nn::models::{Gpt, GptConfig, Llama, LlamaConfig, Model, Perceptron, 
 use unisono_nn::optimizers::{AdamW, AdamWConfig, NoOp, Optimizer, Sgd, SgdConfig};
 use unisono_nn::rope::{Rope, RopeScaling};
 use unisono_nn::{LanguageModel, Parameter, Regime, Schedule};
-use unisono_tensor::{MeshDevice, Result};
+use unisono_tensor::{Dtype, MeshDevice, Result};
 
 /// A model's definition, complete with its vocabulary.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,6 +114,16 @@ impl ModelSpec {
             ModelSpec::Llama(c) => c.num_groups,
             ModelSpec::Perceptron(c) => c.units,
         }
+    }
+
+    /// The same model with activations of another kind.
+    pub fn with_dtype(mut self, dtype: Dtype) -> ModelSpec {
+        match &mut self {
+            ModelSpec::Gpt(c) => c.dtype = dtype,
+            ModelSpec::Llama(c) => c.dtype = dtype,
+            ModelSpec::Perceptron(c) => c.dtype = dtype,
+        }
+        self
     }
 
     /// Entries of the vocabulary, if it is a language model.

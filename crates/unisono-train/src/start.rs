@@ -105,8 +105,8 @@ pub fn trained_model(
         None => model.as_model().table().all().cloned().collect(),
         Some(adapters) => {
             load_base(&model, config, spec)?;
-            let trains = |p: &&Parameter| p.is_adapter() || adapters.also.contains(&p.name);
-            model.as_model().table().all().filter(trains).cloned().collect()
+            let all = model.as_model().table().all();
+            all.filter(|p| adapters.trains(p)).cloned().collect()
         }
     };
     checkpoint.restore_parameters(&held)?;

@@ -3,7 +3,7 @@
 //! Source: Radford et al., *Language models are unsupervised multitask learners* (2019); parameter names as in Hugging
 //! Face's `GPT2LMHeadModel`, without the leading `transformer.`.
 
-use super::{LanguageModel, Model};
+use super::{LanguageModel, Model, caches_of, first_positions};
 use crate::Result;
 use crate::layers::{Activation, Embedding, LayerNorm, Mlp, SelfAttention, sinusoidal_positions};
 use crate::parameter::{Parameters, Regime, Table, whole};
@@ -256,10 +256,7 @@ impl LanguageModel for Gpt {
     }
 
     fn forward_cached(&self, ids: &Tensor, caches: &[KvCache], positions: &Tensor) -> Result<Tensor> {
-        let first = match positions.local_shape() {
-            [_, 1] => positions.clone(),
-            _ => positions.slice(1, 0..1)?,
-        };
+        let first = first_positions(positions)?;
         let mut x = self.wte.forward(ids)?.add(&self.wpe.embedding(positions)?)?;
         for (block, cache) in self.blocks.iter().zip(caches) {
             x = block.forward_cached(&x, cache, &first)?;
@@ -268,20 +265,8 @@ impl LanguageModel for Gpt {
     }
 
     fn caches(&self, batch: usize, capacity: usize) -> Result<Vec<KvCache>> {
-        let device = self.device();
-        let groups = self.config.num_groups / device.mesh().axis_size("tp");
-        (0..self.blocks.len())
-            .map(|_| {
-                KvCache::new(
-                    device,
-                    &self.config.attention(),
-                    groups,
-                    batch,
-                    capacity,
-                    self.config.dtype,
-                )
-            })
-            .collect()
+        let (spec, blocks) = (self.config.attention(), self.blocks.len());
+        caches_of(self.device(), &spec, blocks, (batch, capacity), self.config.dtype)
     }
 
     fn logits(&self, features: &Tensor) -> Result<Tensor> {

@@ -4,7 +4,7 @@
 //! 3, TinyLlama and SmolLM differ by configuration. Parameter names and layouts are those of Hugging Face's
 //! `LlamaForCausalLM`.
 
-use super::{LanguageModel, Model};
+use super::{LanguageModel, Model, caches_of, first_positions};
 use crate::Result;
 use crate::adapters::Cut;
 use crate::layers::{Embedding, Projection, RmsNorm};
@@ -97,6 +97,14 @@ struct Pass {
     training: bool,
 }
 
+/// Where new tokens stand in their sequences, for all blocks.
+struct Places<'a> {
+    /// Of each token, [batch, tokens].
+    positions: &'a Tensor,
+    /// Of each sequence's first one.
+    first: Tensor,
+}
+
 impl Attention {
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let (q, k, v) = self.project(x, pass, None)?;
@@ -104,10 +112,9 @@ impl Attention {
             .forward(&q.attention_qkv(&k, &v, &self.spec)?, pass.training)
     }
 
-    fn forward_cached(&self, x: &Tensor, pass: &Pass, cache: &KvCache, positions: &Tensor) -> Result<Tensor> {
-        let (q, k, v) = self.project(x, pass, Some(positions))?;
-        let first = first_of(positions)?;
-        let y = q.cached_attention_qkv(&k, &v, &self.spec, cache, &first)?;
+    fn forward_cached(&self, x: &Tensor, pass: &Pass, cache: &KvCache, at: &Places<'_>) -> Result<Tensor> {
+        let (q, k, v) = self.project(x, pass, Some(at.positions))?;
+        let y = q.cached_attention_qkv(&k, &v, &self.spec, cache, &at.first)?;
         self.o_proj.forward(&y, pass.training)
     }
 
@@ -145,9 +152,9 @@ impl Block {
             .dropout_add(&x, pass.dropout, self.site + 1)
     }
 
-    fn forward_cached(&self, x: &Tensor, pass: &Pass, cache: &KvCache, positions: &Tensor) -> Result<Tensor> {
+    fn forward_cached(&self, x: &Tensor, pass: &Pass, cache: &KvCache, at: &Places<'_>) -> Result<Tensor> {
         let normed = self.input_layernorm.forward(x)?;
-        let x = x.add(&self.self_attn.forward_cached(&normed, pass, cache, positions)?)?;
+        let x = x.add(&self.self_attn.forward_cached(&normed, pass, cache, at)?)?;
         x.add(
             &self
                 .mlp
@@ -217,14 +224,6 @@ impl Llama {
             dropout: if training { self.config.dropout } else { 0.0 },
             training,
         }
-    }
-}
-
-/// The position of each sequence's first token, `[batch, 1]` of [batch, tokens].
-fn first_of(positions: &Tensor) -> Result<Tensor> {
-    match positions.local_shape() {
-        [_, 1] => Ok(positions.clone()),
-        _ => positions.slice(1, 0..1),
     }
 }
 
@@ -351,19 +350,20 @@ impl LanguageModel for Llama {
 
     fn forward_cached(&self, ids: &Tensor, caches: &[KvCache], positions: &Tensor) -> Result<Tensor> {
         let pass = self.pass();
+        let at = Places {
+            positions,
+            first: first_positions(positions)?,
+        };
         let mut x = self.embed_tokens.forward(ids)?;
         for (block, cache) in self.blocks.iter().zip(caches) {
-            x = block.forward_cached(&x, &pass, cache, positions)?;
+            x = block.forward_cached(&x, &pass, cache, &at)?;
         }
         self.norm.forward(&x)
     }
 
     fn caches(&self, batch: usize, capacity: usize) -> Result<Vec<KvCache>> {
-        let (device, dtype) = (self.device(), self.config.dtype);
-        let groups = self.config.num_groups / device.mesh().axis_size("tp");
-        (0..self.blocks.len())
-            .map(|_| KvCache::new(device, &self.config.attention(), groups, batch, capacity, dtype))
-            .collect()
+        let (spec, blocks) = (self.config.attention(), self.blocks.len());
+        caches_of(self.device(), &spec, blocks, (batch, capacity), self.config.dtype)
     }
 
     fn logits(&self, features: &Tensor) -> Result<Tensor> {

@@ -6,8 +6,8 @@ pub mod regression;
 
 use crate::Result;
 use crate::parameter::{Parameter, Table};
-use unisono_tensor::ops::attention::KvCache;
-use unisono_tensor::{MeshDevice, Tensor};
+use unisono_tensor::ops::attention::{AttentionSpec, KvCache};
+use unisono_tensor::{Dtype, MeshDevice, Tensor};
 
 pub use gpt::{Gpt, GptConfig, Positions};
 pub use llama::{Llama, LlamaConfig};
@@ -74,4 +74,26 @@ pub trait LanguageModel: Model {
     /// # Errors
     /// A shape that does not fit, or recorded gradients.
     fn logits(&self, features: &Tensor) -> Result<Tensor>;
+}
+
+/// The position of each sequence's first token, `[batch, 1]` of [batch, tokens].
+fn first_positions(positions: &Tensor) -> Result<Tensor> {
+    match positions.local_shape() {
+        [_, 1] => Ok(positions.clone()),
+        _ => positions.slice(1, 0..1),
+    }
+}
+
+/// A cache for each of `blocks` blocks, with a device's share of the groups of `spec`; see [`LanguageModel::caches`].
+fn caches_of(
+    device: &MeshDevice,
+    spec: &AttentionSpec,
+    blocks: usize,
+    (batch, capacity): (usize, usize),
+    dtype: Dtype,
+) -> Result<Vec<KvCache>> {
+    let groups = spec.num_groups / device.mesh().axis_size("tp");
+    (0..blocks)
+        .map(|_| KvCache::new(device, spec, groups, batch, capacity, dtype))
+        .collect()
 }

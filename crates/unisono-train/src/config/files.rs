@@ -1,6 +1,7 @@
 //! Files: reading them with care, expanding `${VAR}`, and finding what a configuration names by a relative path.
 
 use super::error::{Findings, Place};
+use crate::hub::next_variable;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -129,20 +130,8 @@ impl Finder<'_> {
             out = format!("{home}/");
             rest = below;
         }
-        while let Some(start) = rest.find('$') {
-            let after = &rest[start + 1..];
-            let (name, behind) = match after.strip_prefix('{') {
-                Some(braced) => match braced.split_once('}') {
-                    Some(parts) => parts,
-                    None => break,
-                },
-                None => after.split_at(
-                    after
-                        .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-                        .unwrap_or(after.len()),
-                ),
-            };
-            out.push_str(&rest[..start]);
+        while let Some((before, Some(name), behind)) = next_variable(rest) {
+            out.push_str(before);
             rest = behind;
             if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
                 // No name: a dollar like any character.

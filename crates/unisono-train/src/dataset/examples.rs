@@ -1,13 +1,13 @@
 //! Prompts with answers, for fine-tuning.
 
+use super::grouped;
 use super::text::named_tokenizer;
-use super::{StepData, grouped, tokens_step};
 use crate::config::{RunConfig, TokenizerType};
 use crate::error::{Result, TrainError};
 use std::path::Path;
 use std::sync::Arc;
 use unisono_data::examples::Report;
-use unisono_data::{Batch, ExampleBatches, Examples, IGNORE, Prefetcher, Template, Tokenizer};
+use unisono_data::{Batch, ExampleBatches, Examples, IGNORE, Template, Tokenizer};
 
 /// Widths of batches are multiples of this.
 const WIDTH: usize = 32;
@@ -104,36 +104,20 @@ impl ExampleData {
         )
     }
 
-    /// Batches of optimizer steps, as [`super::Dataset::steps`]; each as wide as its longest example needs.
-    pub(super) fn steps(&self, seed: u64, sequences: usize, first_sample: u64, last_sample: u64) -> Result<Prefetcher> {
-        let batches = ExampleBatches::new(self.train.clone(), self.width, seed, true)?;
-        Ok(Prefetcher::new(move |step, batch: &mut Batch| {
-            let first = first_sample + step * sequences as u64;
-            batches.fill(first, sequences, batch)?;
-            let present = last_sample.saturating_sub(first).min(sequences as u64) as usize;
-            let width = batch.seq_len;
-            batch.targets[present * width..].fill(IGNORE);
-            narrow(batch);
-            Ok(())
-        })?)
+    /// Batches of the training part, in the order of the seed.
+    pub(super) fn training(&self, seed: u64) -> Result<ExampleBatches> {
+        Ok(ExampleBatches::new(self.train.clone(), self.width, seed, true)?)
     }
 
     /// Batches of the validation part.
     pub(super) fn validation(&self) -> Result<ExampleBatches> {
         Ok(ExampleBatches::new(self.validation.clone(), self.width, 0, false)?)
     }
-
-    /// The rows `first..first + count` of the validation part.
-    pub(super) fn validation_batch(batches: &ExampleBatches, first: usize, count: usize) -> Result<StepData> {
-        let mut batch = Batch::default();
-        batches.fill_in_order(first, count, &mut batch)?;
-        Ok(tokens_step(&batch))
-    }
 }
 
 /// Cuts off the columns behind the last target of any row. The width belongs to the whole optimizer step, so it is the same
 /// however the step is cut into micro-steps and over devices.
-fn narrow(batch: &mut Batch) {
+pub(super) fn narrow(batch: &mut Batch) {
     let old = batch.seq_len;
     let used = |row: &[u32]| row.iter().rposition(|target| *target != IGNORE).map_or(0, |at| at + 1);
     let widest = batch.targets.chunks_exact(old).map(used).max().unwrap_or(0).max(1);

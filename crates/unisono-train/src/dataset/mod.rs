@@ -10,9 +10,10 @@ pub use text::{TextData, named_tokenizer};
 
 use crate::config::RunConfig;
 use crate::error::Result;
+use std::ops::Range;
 use std::sync::Arc;
 use unisono_data::{
-    Batch, ExampleBatches, Examples, IGNORE, Prefetcher, Sampler, Tokenizer, Tokens, TrainBatches, Trigram,
+    Batch, DataError, ExampleBatches, Examples, Prefetcher, Sampler, Tokenizer, Tokens, TrainBatches, Trigram,
     ValidationBatches, files,
 };
 
@@ -36,23 +37,12 @@ pub struct StepData {
     pub inputs: Rows,
     /// Values of one sequence's input.
     pub input_width: usize,
-    /// Targets; [`IGNORE`] masks one.
+    /// Targets; [`unisono_data::IGNORE`] masks one.
     pub targets: Rows,
     /// Values of one sequence's target.
     pub target_width: usize,
     /// Unmasked targets.
     pub num_targets: usize,
-}
-
-impl StepData {
-    /// Masks the targets of all rows from `row` on.
-    fn mask_from(&mut self, row: usize) {
-        if let Rows::Tokens(targets) = &mut self.targets {
-            let rest = &mut targets[row * self.target_width..];
-            self.num_targets -= rest.iter().filter(|target| **target != IGNORE).count();
-            rest.fill(IGNORE);
-        }
-    }
 }
 
 /// A data set, split.
@@ -186,19 +176,14 @@ impl Dataset {
         match self {
             Dataset::Text(data) => {
                 let batches = TrainBatches::new(data.windows.clone(), seed, true)?;
-                let width = data.windows.seq_len();
-                let prefetcher = Prefetcher::new(move |step, batch: &mut Batch| {
-                    let first = first_sample + step * sequences as u64;
-                    batches.fill(first, sequences, batch)?;
-                    let present = last_sample.saturating_sub(first).min(sequences as u64) as usize;
-                    batch.targets[present * width..].fill(IGNORE);
-                    Ok(())
-                })?;
-                Ok(Steps::Tokens { prefetcher })
+                let fill = move |first, batch: &mut Batch| batches.fill(first, sequences, batch);
+                Steps::prefetched(sequences, first_sample..last_sample, fill, |_| ())
             }
-            Dataset::Examples(data) => Ok(Steps::Tokens {
-                prefetcher: data.steps(seed, sequences, first_sample, last_sample)?,
-            }),
+            Dataset::Examples(data) => {
+                let batches = data.training(seed)?;
+                let fill = move |first, batch: &mut Batch| batches.fill(first, sequences, batch);
+                Steps::prefetched(sequences, first_sample..last_sample, fill, examples::narrow)
+            }
             Dataset::Regression(data) => Ok(Steps::Regression {
                 data: data.clone_law(),
                 sampler: Sampler::new(data.train, seed, true)?,
@@ -278,6 +263,24 @@ pub enum Steps {
 }
 
 impl Steps {
+    /// Batches of `sequences` sequences that a thread prepares: `fill` writes those from a sample on, the ones beyond `samples`
+    /// are masked, and `finish` has the last word.
+    fn prefetched(
+        sequences: usize,
+        samples: Range<u64>,
+        mut fill: impl FnMut(u64, &mut Batch) -> std::result::Result<(), DataError> + Send + 'static,
+        finish: fn(&mut Batch),
+    ) -> Result<Steps> {
+        let prefetcher = Prefetcher::new(move |step, batch: &mut Batch| {
+            let first = samples.start + step * sequences as u64;
+            fill(first, batch)?;
+            batch.mask_from(samples.end.saturating_sub(first).min(sequences as u64) as usize);
+            finish(batch);
+            Ok(())
+        })?;
+        Ok(Steps::Tokens { prefetcher })
+    }
+
     /// The next step's batch.
     ///
     /// # Errors
@@ -302,6 +305,14 @@ impl Steps {
             }
         }
     }
+}
+
+/// The batch that `fill` writes, its rows from `real` on masked.
+fn masked(real: usize, fill: impl FnOnce(&mut Batch) -> std::result::Result<(), DataError>) -> Result<StepData> {
+    let mut batch = Batch::default();
+    fill(&mut batch)?;
+    batch.mask_from(real);
+    Ok(tokens_step(&batch))
 }
 
 /// A batch of token ids.
@@ -369,16 +380,9 @@ impl Validation<'_> {
         let first = index * self.sequences;
         let real = self.count.saturating_sub(first).min(self.sequences);
         let data = match &self.source {
-            ValidationSource::Text(batches) => {
-                let mut batch = Batch::default();
-                batches.fill(first, self.sequences, &mut batch)?;
-                batch.targets[real * batches.seq_len()..].fill(IGNORE);
-                tokens_step(&batch)
-            }
+            ValidationSource::Text(batches) => masked(real, |batch| batches.fill(first, self.sequences, batch))?,
             ValidationSource::Examples(batches) => {
-                let mut data = ExampleData::validation_batch(batches, first, self.sequences)?;
-                data.mask_from(real);
-                data
+                masked(real, |batch| batches.fill_in_order(first, self.sequences, batch))?
             }
             ValidationSource::Regression(data) => {
                 let samples: Vec<u64> = (0..real).map(|i| data.train + (first + i) as u64).collect();

@@ -322,7 +322,7 @@ pub fn memory_info(spec: &ModelSpec) -> Result<MemoryInfo> {
             ..Options::default()
         };
         let device = MeshDevice::open(Mesh::one(), options)?;
-        let model = with_dtype(spec, dtype).build(&device, regime)?;
+        let model = spec.clone().with_dtype(dtype).build(&device, regime)?;
         let elements = model
             .as_model()
             .table()
@@ -344,15 +344,4 @@ pub fn memory_info(spec: &ModelSpec) -> Result<MemoryInfo> {
         training_f32: training(Dtype::F32)?,
         training_bf16: training(Dtype::Bf16)?,
     })
-}
-
-/// The model with activations of another kind.
-fn with_dtype(spec: &ModelSpec, dtype: Dtype) -> ModelSpec {
-    let mut spec = spec.clone();
-    match &mut spec {
-        ModelSpec::Gpt(c) => c.dtype = dtype,
-        ModelSpec::Llama(c) => c.dtype = dtype,
-        ModelSpec::Perceptron(c) => c.dtype = dtype,
-    }
-    spec
 }

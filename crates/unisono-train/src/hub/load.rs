@@ -36,12 +36,7 @@ pub fn load<'a>(
     parameters: impl Iterator<Item = &'a Parameter>,
     spec: &ModelSpec,
 ) -> Result<Loaded> {
-    let fit = Fit::of(
-        weights,
-        parameters.filter(|p| !is_adapter(&p.name)),
-        spec,
-        Depth::Values,
-    )?;
+    let fit = Fit::of(weights, parameters.filter(|p| !p.is_adapter()), spec, Depth::Values)?;
     let mut device = None;
     for (parameter, file, entry) in &fit.found {
         copy_stored(parameter, file, entry)?;
@@ -187,11 +182,6 @@ impl<'a, 'w> Fit<'a, 'w> {
             }),
         }
     }
-}
-
-/// Whether a parameter belongs to an adapter, whose values lie in files of their own.
-fn is_adapter(name: &str) -> bool {
-    name.ends_with(".lora_A.weight") || name.ends_with(".lora_B.weight")
 }
 
 /// Whether a name is a buffer that older files carry and that can be computed: causal masks, rotary frequencies.

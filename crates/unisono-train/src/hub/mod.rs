@@ -28,6 +28,7 @@ pub use weights::WeightSet;
 
 pub(crate) use layout::Permutation;
 pub(crate) use load::{copy_stored, on_null_device, stored_dtype};
+pub(crate) use resolve::next_variable;
 pub(crate) use save::{file_name, refuse_to_replace, replace_directory};
 
 /// Result of everything here that can fail.

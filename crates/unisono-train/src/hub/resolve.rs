@@ -60,33 +60,35 @@ pub fn expand(text: &str, variables: &BTreeMap<String, String>) -> Result<String
         out += value("HOME")?;
         rest = &text[1..];
     }
-    while let Some(at) = rest.find('$') {
-        out += &rest[..at];
-        rest = &rest[at + 1..];
-        let variable = match rest.strip_prefix('{') {
-            Some(braced) => {
-                let Some(end) = braced.find('}') else {
-                    return Err(HubError::Name(format!("{text} has a ${{ without its }}")));
-                };
-                rest = &braced[end + 1..];
-                &braced[..end]
-            }
-            None => {
-                let end = rest
-                    .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-                    .unwrap_or(rest.len());
-                let (variable, after) = rest.split_at(end);
-                rest = after;
-                variable
-            }
-        };
+    while let Some((before, variable, behind)) = next_variable(rest) {
+        out += before;
+        rest = behind;
         match variable {
+            None => return Err(HubError::Name(format!("{text} has a ${{ without its }}"))),
             // A dollar sign that begins no name is one.
-            "" => out.push('$'),
-            variable => out += value(variable)?,
+            Some("") => out.push('$'),
+            Some(variable) => out += value(variable)?,
         }
     }
     Ok(out + rest)
+}
+
+/// The first `$VAR` or `${VAR}` of a text: what stands before it, its name (none where a brace is not closed) and what stands
+/// behind.
+pub(crate) fn next_variable(text: &str) -> Option<(&str, Option<&str>, &str)> {
+    let (before, after) = text.split_once('$')?;
+    let (name, behind) = match after.strip_prefix('{') {
+        Some(braced) => match braced.split_once('}') {
+            Some((name, behind)) => (Some(name), behind),
+            None => (None, after),
+        },
+        None => {
+            let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            let (name, behind) = after.split_at(after.find(|c| !is_name(c)).unwrap_or(after.len()));
+            (Some(name), behind)
+        }
+    };
+    Some((before, name, behind))
 }
 
 /// `org/name@revision`.

@@ -32,8 +32,7 @@ pub fn save(
 ) -> Result<Vec<PathBuf>> {
     let beside = Beside::of(adapters, table).map_err(|problem| HubError::unusable(directory, problem))?;
     let config = config_json(adapters, table, &beside, base);
-    let held = |p: &&Parameter| p.is_adapter() || adapters.also.contains(&p.name);
-    let parameters: Vec<&Parameter> = table.all().filter(held).collect();
+    let parameters: Vec<&Parameter> = table.all().filter(|p| adapters.trains(p)).collect();
     let tensors: Vec<TensorSpec> = parameters
         .iter()
         .map(|p| TensorSpec {

@@ -195,12 +195,7 @@ impl HubModel {
             Some("bfloat16") => Dtype::Bf16,
             _ => Dtype::F32,
         };
-        let mut spec = described.spec;
-        match &mut spec {
-            ModelSpec::Gpt(config) => config.dtype = args.dtype.unwrap_or(stored),
-            ModelSpec::Llama(config) => config.dtype = args.dtype.unwrap_or(stored),
-            ModelSpec::Perceptron(_) => {}
-        }
+        let spec = described.spec.with_dtype(args.dtype.unwrap_or(stored));
         let mesh = match &args.changes.mesh {
             Some(text) => Mesh::parse(text).map_err(Failure::input)?,
             None => Mesh::one(),
