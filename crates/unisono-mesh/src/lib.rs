@@ -5,6 +5,7 @@
 //! - [`Mesh`]: a grid of logical devices whose axes have names (`dp`, `pp`, `tp`).
 //! - [`assign_axes`]: which axis of a configured `mesh_shape` serves which [`Strategy`].
 //! - [`Placement`]: how a tensor lies along one axis.
+//! - [`MeshView`]: a mesh laid over devices of a system; submeshes, reshaping, orders.
 //! - [`draw`]: a mesh in box-drawing cells.
 //!
 //! Nothing here knows of threads or numbers. Every fallible function answers with a [`MeshError`],
@@ -23,13 +24,18 @@
 mod draw;
 mod error;
 mod mesh;
+mod order;
 mod placement;
+mod ranges;
 mod shape;
 mod strategy;
+mod view;
 
 pub use draw::draw;
 pub use error::MeshError;
 pub use mesh::{Axis, AxisHandle, Mesh};
 pub use placement::Placement;
+pub use ranges::MeshCoordinateRangeSet;
 pub use shape::{MAX_DEVICES, MeshCoordinate, MeshCoordinateRange, MeshShape};
 pub use strategy::{Strategy, assign_axes};
+pub use view::MeshView;
