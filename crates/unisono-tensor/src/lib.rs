@@ -37,9 +37,9 @@ pub use leaf::sync_gradients;
 pub use ops::loss::ReduceType;
 pub use rows::Rows;
 pub use tensor::{Dtype, Tensor};
-pub use unisono_mesh::{Mesh, Placement};
+pub use unisono_mesh::{Mesh, MeshCoordinate, MeshShape, MeshView, Placement};
 pub use unisono_runtime::ops::elementwise::{Binary, Unary};
-pub use unisono_runtime::{Backend, Kind, Options, Phase, Runtime};
+pub use unisono_runtime::{Backend, Kind, Leak, Options, Phase, Runtime, Trace};
 
 /// Result of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, TensorError>;
