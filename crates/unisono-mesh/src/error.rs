@@ -165,6 +165,12 @@ pub enum MeshError {
         /// What would work.
         mend: String,
     },
+    /// A tensor that cannot be dealt out, or parts that cannot be put together, as asked.
+    #[error("{what}")]
+    Distribution {
+        /// The whole sentence.
+        what: String,
+    },
 }
 
 /// The name in `names` nearest to `given` by edits (insert, delete, replace, case ignored), if it is near enough to

@@ -5,6 +5,7 @@
 //! - [`Mesh`]: a grid of logical devices whose axes have names (`dp`, `pp`, `tp`).
 //! - [`assign_axes`]: which axis of a configured `mesh_shape` serves which [`Strategy`].
 //! - [`Placement`]: how a tensor lies along one axis.
+//! - [`Distribution`] and [`Composition`]: which part of a tensor goes to which device, and how parts are put together.
 //! - [`draw`]: a mesh in box-drawing cells.
 //!
 //! Nothing here knows of threads or numbers. Every fallible function answers with a [`MeshError`],
@@ -20,6 +21,8 @@
 //! # Ok::<(), unisono_mesh::MeshError>(())
 //! ```
 
+mod composition;
+mod distribution;
 mod draw;
 mod error;
 mod mesh;
@@ -27,6 +30,8 @@ mod placement;
 mod shape;
 mod strategy;
 
+pub use composition::{ComposerConfig, Composition};
+pub use distribution::{Distribution, DistributionMode, MapPlacement, MapperConfig, Over, devices_of};
 pub use draw::draw;
 pub use error::MeshError;
 pub use mesh::{Axis, AxisHandle, Mesh};
