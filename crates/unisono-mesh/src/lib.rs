@@ -6,6 +6,7 @@
 //! - [`assign_axes`]: which axis of a configured `mesh_shape` serves which [`Strategy`].
 //! - [`Placement`]: how a tensor lies along one axis.
 //! - [`Distribution`] and [`Composition`]: which part of a tensor goes to which device, and how parts are put together.
+//! - [`MeshView`]: a mesh laid over devices of a system; submeshes, reshaping, orders.
 //! - [`draw`]: a mesh in box-drawing cells.
 //!
 //! Nothing here knows of threads or numbers. Every fallible function answers with a [`MeshError`],
@@ -26,9 +27,12 @@ mod distribution;
 mod draw;
 mod error;
 mod mesh;
+mod order;
 mod placement;
+mod ranges;
 mod shape;
 mod strategy;
+mod view;
 
 pub use composition::{ComposerConfig, Composition};
 pub use distribution::{Distribution, DistributionMode, MapPlacement, MapperConfig, Over, devices_of};
@@ -36,5 +40,7 @@ pub use draw::draw;
 pub use error::MeshError;
 pub use mesh::{Axis, AxisHandle, Mesh};
 pub use placement::Placement;
+pub use ranges::MeshCoordinateRangeSet;
 pub use shape::{MAX_DEVICES, MeshCoordinate, MeshCoordinateRange, MeshShape};
 pub use strategy::{Strategy, assign_axes};
+pub use view::MeshView;

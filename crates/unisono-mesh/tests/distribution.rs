@@ -40,9 +40,9 @@ fn replicas_follow_index_zero_of_each_replicated_axis() {
     let d = of(&[2, 3], &MapperConfig::new(&[Replicate, Shard(0)]), &[6]);
     let sources: Vec<usize> = (0..6).map(|place| d.source(place)).collect();
     assert_eq!(sources, [0, 1, 2, 0, 1, 2]);
-    assert_eq!(d.ranges(4), [2..4]);
+    assert_eq!(d.ranges(4)[0], 2..4);
     let d = of(&[2, 3], &MapperConfig::replicate(), &[6]);
-    assert!((0..6).all(|place| d.source(place) == 0 && d.ranges(place) == [0..6]));
+    assert!((0..6).all(|place| d.source(place) == 0 && d.ranges(place)[0] == (0..6)));
     assert_eq!((d.shape().sizes(), d.mode()), (&[6][..], DistributionMode::RowMajor));
 }
 
