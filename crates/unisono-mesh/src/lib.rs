@@ -35,7 +35,7 @@ mod strategy;
 mod view;
 
 pub use composition::{ComposerConfig, Composition};
-pub use distribution::{Distribution, DistributionMode, MapPlacement, MapperConfig, Over, devices_of};
+pub use distribution::{Distribution, DistributionMode, MapPlacement, MapperConfig, Over, devices_of, dim_of};
 pub use draw::draw;
 pub use error::MeshError;
 pub use mesh::{Axis, AxisHandle, Mesh};
