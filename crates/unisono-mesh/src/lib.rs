@@ -5,7 +5,7 @@
 //! - [`Mesh`]: a grid of logical devices whose axes have names (`dp`, `pp`, `tp`).
 //! - [`assign_axes`]: which axis of a configured `mesh_shape` serves which [`Strategy`].
 //! - [`Placement`]: how a tensor lies along one axis.
-//! - [`draw`]: a mesh in box-drawing cells.
+//! - [`draw`](mod@draw): meshes, distributed tensors and descriptors drawn for the terminal and as SVG.
 //!
 //! Nothing here knows of threads or numbers. Every fallible function answers with a [`MeshError`],
 //! whose text is a sentence fit for the user.
@@ -20,7 +20,7 @@
 //! # Ok::<(), unisono_mesh::MeshError>(())
 //! ```
 
-mod draw;
+pub mod draw;
 mod error;
 mod mesh;
 mod placement;
