@@ -5,6 +5,8 @@
 //! - [`Mesh`]: a grid of logical devices whose axes have names (`dp`, `pp`, `tp`).
 //! - [`assign_axes`]: which axis of a configured `mesh_shape` serves which [`Strategy`].
 //! - [`Placement`]: how a tensor lies along one axis.
+//! - [`Distribution`] and [`Composition`]: which part of a tensor goes to which device, and how parts are put together.
+//! - [`MeshView`]: a mesh laid over devices of a system; submeshes, reshaping, orders.
 //! - [`draw`](mod@draw): meshes, distributed tensors and descriptors drawn for the terminal and as SVG.
 //!
 //! Nothing here knows of threads or numbers. Every fallible function answers with a [`MeshError`],
@@ -20,16 +22,25 @@
 //! # Ok::<(), unisono_mesh::MeshError>(())
 //! ```
 
+mod composition;
+mod distribution;
 pub mod draw;
 mod error;
 mod mesh;
+mod order;
 mod placement;
+mod ranges;
 mod shape;
 mod strategy;
+mod view;
 
+pub use composition::{ComposerConfig, Composition};
+pub use distribution::{Distribution, DistributionMode, MapPlacement, MapperConfig, Over, devices_of};
 pub use draw::draw;
 pub use error::MeshError;
 pub use mesh::{Axis, AxisHandle, Mesh};
 pub use placement::Placement;
+pub use ranges::MeshCoordinateRangeSet;
 pub use shape::{MAX_DEVICES, MeshCoordinate, MeshCoordinateRange, MeshShape};
 pub use strategy::{Strategy, assign_axes};
+pub use view::MeshView;

@@ -60,7 +60,7 @@ fn cells_become_narrower_with_the_terminal() {
             "│   (0, 0)    │   (0, 1)    │   (0, 2)    │   (0, 3)    │",
         ]
     );
-    let expected = " MeshDevice(rows=2, cols=4)
+    let expected = "  MeshDevice(rows=2, cols=4)
     0   1   2   3
   ┌───┬───┬───┬───┐
 0 │ 0 │ 1 │ 2 │ 3 │
@@ -113,11 +113,7 @@ fn axes_beyond_two_make_a_table_each_and_one_axis_is_a_row() {
     let text = mesh(&[2, 1, 2], 80).plain();
     assert!(text.contains("MeshDevice(shape=[2, 1, 2]) at (0, …, …)"), "{text}");
     assert!(text.contains("(1, 0, 1)") && text.contains("Dev. ID: 3"), "{text}");
-    assert!(
-        mesh(&[5, 1, 1], 80)
-            .plain()
-            .contains("… and 1 more tables of 1 devices")
-    );
+    assert!(mesh(&[5, 1, 1], 80).plain().contains("… and 1 more table of 1 device"));
     let row = mesh(&[3], 100).plain();
     assert!(
         row.contains("MeshDevice(rows=1, cols=3)") && row.contains("(2)"),

@@ -1,13 +1,13 @@
 //! How the devices of a mesh become tables of a given width: roomy cells where they fit, cells of just the id where they do
 //! not, and a part of the mesh, with a sentence, where even those are too many.
 
-use super::{CELL, Drawing, Links, Table, TableCell};
+use super::{CELL, Drawing, Links, Table, TableCell, counted};
 
-/// Lines of cells that one mesh (one table, or its bands of columns) may take before it is summarised.
+/// Rows of short cells that a mesh may take, over all tables and bands of columns, before it is summarised.
 const MAX_LINES: usize = 64;
 /// Rows of a summary.
 const SUMMARY_ROWS: usize = 8;
-/// Roomy cells are drawn for at most so many rows.
+/// Rows of roomy cells that a mesh may take, over all tables.
 const MAX_ROOMY_ROWS: usize = 16;
 /// Tables (indices of all axes but the last two) that are drawn before some are left out.
 const MAX_TABLES: usize = 4;
@@ -44,8 +44,13 @@ pub(super) fn lay_out(grid: &Grid, width: usize, drawing: &mut Drawing) -> Cells
     };
     let tables: usize = outer.iter().product();
     let drawn = tables.min(MAX_TABLES);
-    let part = Part { grid, rows, columns };
-    let roomy = part.roomy_width(drawn, width);
+    let part = Part {
+        grid,
+        rows,
+        columns,
+        tables: drawn,
+    };
+    let roomy = part.roomy_width(width);
     for index in 0..drawn {
         let title = match outer {
             [] => grid.title.to_string(),
@@ -59,7 +64,11 @@ pub(super) fn lay_out(grid: &Grid, width: usize, drawing: &mut Drawing) -> Cells
     }
     if tables > drawn {
         let left = tables - drawn;
-        drawing.line(format!("… and {left} more tables of {} devices", left * rows * columns));
+        drawing.line(format!(
+            "… and {} of {}",
+            counted(left, "more table"),
+            counted(left * rows * columns, "device")
+        ));
     }
     if roomy.is_some() { Cells::Roomy } else { Cells::Short }
 }
@@ -80,16 +89,18 @@ struct Part<'a> {
     grid: &'a Grid<'a>,
     rows: usize,
     columns: usize,
+    /// Tables that are drawn in all.
+    tables: usize,
 }
 
 impl Part<'_> {
     /// The width of roomy cells, if they fit.
-    fn roomy_width(&self, tables: usize, width: usize) -> Option<usize> {
+    fn roomy_width(&self, width: usize) -> Option<usize> {
         let fit = (width.saturating_sub(1 + self.ring_margin()) / self.columns).checked_sub(1)?;
-        if self.rows > MAX_ROOMY_ROWS || fit < 4 {
+        if self.tables * self.rows > MAX_ROOMY_ROWS || fit < 4 {
             return None;
         }
-        let devices = 0..tables * self.rows * self.columns;
+        let devices = 0..self.tables * self.rows * self.columns;
         let needed = devices.flat_map(|device| (self.grid.roomy)(device).lines);
         let needed = needed.map(|line| line.chars().count()).max().unwrap_or(0);
         (needed <= fit).then(|| CELL.max(needed + 2).min(fit))
@@ -119,7 +130,7 @@ impl Part<'_> {
         };
         let band = (room / (cell + 1)).clamp(1, self.columns);
         let bands = self.columns.div_ceil(band);
-        if bands * self.rows <= MAX_LINES {
+        if bands * self.rows * self.tables <= MAX_LINES {
             // Bands of one width, as far as it goes.
             let even = self.columns.div_ceil(bands);
             for start in (0..self.columns).step_by(even) {

@@ -41,3 +41,8 @@ pub(crate) fn centred(text: &str, width: usize) -> String {
     }
     cut
 }
+
+/// `1 device`, `4 devices`.
+pub(crate) fn counted(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
