@@ -7,7 +7,7 @@
 //! - [`Placement`]: how a tensor lies along one axis.
 //! - [`Distribution`] and [`Composition`]: which part of a tensor goes to which device, and how parts are put together.
 //! - [`MeshView`]: a mesh laid over devices of a system; submeshes, reshaping, orders.
-//! - [`draw`]: a mesh in box-drawing cells.
+//! - [`draw`](mod@draw): meshes, distributed tensors and descriptors drawn for the terminal and as SVG.
 //!
 //! Nothing here knows of threads or numbers. Every fallible function answers with a [`MeshError`],
 //! whose text is a sentence fit for the user.
@@ -24,7 +24,7 @@
 
 mod composition;
 mod distribution;
-mod draw;
+pub mod draw;
 mod error;
 mod mesh;
 mod order;
