@@ -1,4 +1,4 @@
-//! Stand-in until the runtime's `Dtype` has I32 and U8.
+//! The kinds of numbers that host arrays hold: those of the runtime, and two that it is about to have.
 
 /// What the elements are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
