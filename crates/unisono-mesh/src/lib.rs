@@ -9,6 +9,7 @@
 //! - [`MeshView`]: a mesh laid over devices of a system; submeshes, reshaping, orders.
 //! - [`draw`](mod@draw): meshes, distributed tensors and descriptors drawn for the terminal and as SVG.
 //! - [`machine`]: this machine's sockets, NUMA nodes, cores and caches; [`topology`]: the matrix of pairs.
+//! - [`visible`]: which devices `TT_VISIBLE_DEVICES` shows, and the cores that they have to themselves.
 //!
 //! Nothing here knows of threads or numbers. Every fallible function answers with a [`MeshError`],
 //! whose text is a sentence fit for the user.
@@ -36,6 +37,7 @@ mod shape;
 mod strategy;
 pub mod topology;
 mod view;
+pub mod visible;
 
 pub use composition::{ComposerConfig, Composition};
 pub use distribution::{Distribution, DistributionMode, MapPlacement, MapperConfig, Over, devices_of};
