@@ -69,6 +69,16 @@ pub enum MeshError {
         /// Index of the first reversed axis.
         axis: usize,
     },
+    /// A value of `TT_VISIBLE_DEVICES` or `UNISONO_VISIBLE_DEVICES` that selects nothing there is.
+    #[error("{variable}={value:?}: {problem}")]
+    Visible {
+        /// The variable.
+        variable: &'static str,
+        /// Its value.
+        value: String,
+        /// The entry at fault, and what would work.
+        problem: String,
+    },
     /// Two axes of one name.
     #[error("the axis {name:?} is given twice in the mesh {mesh}; give each axis once")]
     DuplicateAxis {

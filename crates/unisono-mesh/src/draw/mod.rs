@@ -14,6 +14,7 @@ mod table;
 mod tensor;
 
 pub use drawing::{Block, Drawing, GraphEdge};
+pub(crate) use grid::ranges;
 pub use mesh::{Cell, mesh_device, system_mesh};
 pub use named::draw;
 pub use table::{Links, Table, TableCell};
