@@ -5,6 +5,7 @@
 //! - [`Mesh`]: a grid of logical devices whose axes have names (`dp`, `pp`, `tp`).
 //! - [`assign_axes`]: which axis of a configured `mesh_shape` serves which [`Strategy`].
 //! - [`Placement`]: how a tensor lies along one axis.
+//! - [`descriptor`]: files that describe a machine: its meshes, hosts, devices and links.
 //! - [`draw`]: a mesh in box-drawing cells.
 //!
 //! Nothing here knows of threads or numbers. Every fallible function answers with a [`MeshError`],
@@ -20,6 +21,7 @@
 //! # Ok::<(), unisono_mesh::MeshError>(())
 //! ```
 
+pub mod descriptor;
 mod draw;
 mod error;
 mod mesh;
