@@ -5,6 +5,7 @@
 //! - [`Mesh`]: a grid of logical devices whose axes have names (`dp`, `pp`, `tp`).
 //! - [`assign_axes`]: which axis of a configured `mesh_shape` serves which [`Strategy`].
 //! - [`Placement`]: how a tensor lies along one axis.
+//! - [`descriptor`]: files that describe a machine: its meshes, hosts, devices and links.
 //! - [`Distribution`] and [`Composition`]: which part of a tensor goes to which device, and how parts are put together.
 //! - [`MeshView`]: a mesh laid over devices of a system; submeshes, reshaping, orders.
 //! - [`draw`](mod@draw): meshes, distributed tensors and descriptors drawn for the terminal and as SVG.
@@ -25,6 +26,7 @@
 //! ```
 
 mod composition;
+pub mod descriptor;
 mod distribution;
 pub mod draw;
 mod error;
