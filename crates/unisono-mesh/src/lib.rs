@@ -24,6 +24,7 @@ mod draw;
 mod error;
 mod mesh;
 mod placement;
+pub mod schedule;
 mod shape;
 mod strategy;
 
