@@ -69,6 +69,16 @@ pub enum MeshError {
         /// Index of the first reversed axis.
         axis: usize,
     },
+    /// A value of `TT_VISIBLE_DEVICES` or `UNISONO_VISIBLE_DEVICES` that selects nothing there is.
+    #[error("{variable}={value:?}: {problem}")]
+    Visible {
+        /// The variable.
+        variable: &'static str,
+        /// Its value.
+        value: String,
+        /// The entry at fault, and what would work.
+        problem: String,
+    },
     /// Two axes of one name.
     #[error("the axis {name:?} is given twice in the mesh {mesh}; give each axis once")]
     DuplicateAxis {
@@ -94,6 +104,72 @@ pub enum MeshError {
         known: String,
         /// A clause with the nearest name, or nothing.
         hint: String,
+    },
+    /// An axis number that this mesh does not have.
+    #[error("axis {index} was asked for; the mesh {mesh} has {axes}, counted from 0")]
+    NoAxis {
+        /// The number as given.
+        index: usize,
+        /// The mesh, as [`Mesh::describe`](crate::Mesh::describe) writes it.
+        mesh: String,
+        /// Number of axes.
+        axes: usize,
+    },
+    /// Ids or places that do not name each device once.
+    #[error("the ids {ids} for the mesh {mesh} do not name {devices} devices once each; give {devices} different ones")]
+    Ids {
+        /// The ids as given.
+        ids: String,
+        /// The mesh shape.
+        mesh: String,
+        /// Number of devices.
+        devices: usize,
+    },
+    /// A submesh that its mesh does not have.
+    #[error("there is no submesh {shape} at offset {offset} in the mesh {mesh}: {problem}")]
+    Submesh {
+        /// The shape as given.
+        shape: String,
+        /// The offset as given.
+        offset: String,
+        /// The parent's shape.
+        mesh: String,
+        /// The rule that is broken, and what would work.
+        problem: String,
+    },
+    /// A shape that the devices of a mesh cannot take.
+    #[error("the mesh {mesh} of {devices} devices cannot be reshaped to {shape}: {problem}")]
+    Reshape {
+        /// The shape as given.
+        shape: String,
+        /// The shape now.
+        mesh: String,
+        /// Its number of devices.
+        devices: usize,
+        /// The rule that is broken.
+        problem: String,
+    },
+    /// A shape that a system cannot hold.
+    #[error(
+        "the mesh {request} does not fit on the system {system} of {devices} devices: {problem}; shapes that fit are {fitting} and smaller ones"
+    )]
+    DoesNotFit {
+        /// The shape as given.
+        request: String,
+        /// The system's shape.
+        system: String,
+        /// Its number of devices.
+        devices: usize,
+        /// The rule that is broken.
+        problem: String,
+        /// Shapes that fit.
+        fitting: String,
+    },
+    /// A ring was asked of a mesh that has none.
+    #[error("the mesh {mesh} has no ring order: that is the edge of a mesh of two axes")]
+    NoRing {
+        /// The mesh shape.
+        mesh: String,
     },
     /// A `--mesh` text that names no mesh at all.
     #[error("the mesh {text:?} is empty; write axes and sizes, for example \"dp=2,tp=2\", or \"dp=1\" for one device")]
@@ -202,6 +278,12 @@ pub enum MeshError {
         devices: usize,
         /// The most that are listed.
         limit: usize,
+    },
+    /// A tensor that cannot be dealt out, or parts that cannot be put together, as asked.
+    #[error("{what}")]
+    Distribution {
+        /// The whole sentence.
+        what: String,
     },
 }
 

@@ -65,6 +65,20 @@ impl Mesh {
         }
     }
 
+    /// A grid whose axes are called `axis0`, `axis1`, … outermost first: for programs that speak of axes by number.
+    ///
+    /// # Errors
+    /// As [`MeshShape::new`].
+    pub fn grid(sizes: &[usize]) -> Result<Self, MeshError> {
+        MeshShape::new(sizes)?;
+        let axes: Vec<(String, usize)> = sizes
+            .iter()
+            .enumerate()
+            .map(|(axis, size)| (format!("axis{axis}"), *size))
+            .collect();
+        Self::new(&axes)
+    }
+
     /// A mesh whose configured shape differs from its logical axes; the caller vouches for equal volumes.
     pub(crate) fn with_physical_shape<N: AsRef<str>>(
         axes: &[(N, usize)],
@@ -206,6 +220,34 @@ impl Mesh {
                 hint: hint(name, names),
             }
         })
+    }
+
+    /// The axis with this index, outermost 0.
+    ///
+    /// # Errors
+    /// [`MeshError::NoAxis`].
+    pub fn axis_at(&self, index: usize) -> Result<AxisHandle, MeshError> {
+        match self.axes.get(index) {
+            Some(axis) => Ok(AxisHandle {
+                index,
+                size: axis.size,
+                stride: self.strides[index],
+            }),
+            None => Err(MeshError::NoAxis {
+                index,
+                mesh: self.describe(),
+                axes: self.axes.len(),
+            }),
+        }
+    }
+
+    /// All devices as one axis, row-major. Its index is the number of axes, which no axis of the mesh has.
+    pub fn all(&self) -> AxisHandle {
+        AxisHandle {
+            index: self.axes.len(),
+            size: self.num_devices(),
+            stride: 1,
+        }
     }
 
     /// The number of devices on an axis; 1 when the mesh has no such axis.
