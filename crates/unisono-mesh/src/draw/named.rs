@@ -1,5 +1,6 @@
 //! A mesh as a table of box-drawing cells, for a header or a manual page.
 
+use super::{Drawing, Table, TableCell};
 use crate::Mesh;
 
 /// The width of a cell without its border, in characters.
@@ -25,7 +26,7 @@ pub fn draw(mesh: &Mesh, width: usize) -> String {
     let slices = mesh.num_devices() / per_slice;
     let title = format!("Mesh({})", describe_axes(&names, &sizes));
 
-    let mut text = String::new();
+    let mut drawing = Drawing::default();
     for slice in 0..slices.min(MAX_SLICES) {
         let caption = if slices == 1 {
             title.clone()
@@ -39,57 +40,46 @@ pub fn draw(mesh: &Mesh, width: usize) -> String {
             }
             format!("{title} at {}", describe_axes(&names[..outer], &indices))
         };
-        text += &table(mesh, &caption, slice * per_slice, rows, columns, width);
+        let shown = (
+            rows.min(MAX_ROWS),
+            columns.min((width.saturating_sub(1) / (CELL + 1)).max(1)),
+        );
+        drawing.table(table(mesh, caption, slice * per_slice, columns, shown));
+        if shown != (rows, columns) {
+            drawing.line(format!(
+                "… {} of {} devices are drawn",
+                shown.0 * shown.1,
+                rows * columns
+            ));
+        }
     }
     if slices > MAX_SLICES {
-        text += &format!("… and {} more tables\n", slices - MAX_SLICES);
+        drawing.line(format!("… and {} more tables", slices - MAX_SLICES));
     }
-    text
+    drawing.plain()
 }
 
-/// One table of `rows` × `columns` devices beginning at device `first`.
-fn table(mesh: &Mesh, caption: &str, first: usize, rows: usize, columns: usize, width: usize) -> String {
-    let fit = (width.saturating_sub(1) / (CELL + 1)).max(1);
-    let shown_columns = columns.min(fit);
-    let shown_rows = rows.min(MAX_ROWS);
-    let border = |left: char, middle: char, right: char| {
-        let cells = vec!["─".repeat(CELL); shown_columns];
-        format!("{left}{}{right}\n", cells.join(&middle.to_string()))
+/// The first rows and columns, as many as `shown` says, of the devices from `first` on that lie in rows of `columns`.
+fn table(mesh: &Mesh, title: String, first: usize, columns: usize, shown: (usize, usize)) -> Table {
+    let cell = |device: usize| TableCell {
+        lines: vec![
+            format!("Dev. ID: {device}"),
+            mesh.coordinate(device).map(|c| c.to_string()).unwrap_or_default(),
+        ],
+        colour: None,
     };
-    let mut text = centred(caption, shown_columns * (CELL + 1) + 1).trim_end().to_string() + "\n";
-    text += &border('┌', '┬', '┐');
-    for row in 0..shown_rows {
-        if row > 0 {
-            text += &border('├', '┼', '┤');
-        }
-        let devices: Vec<usize> = (0..shown_columns)
-            .map(|column| first + row * columns + column)
-            .collect();
-        let ids = devices.iter().map(|device| format!("Dev. ID: {device}"));
-        let coordinates = devices
-            .iter()
-            .map(|device| mesh.coordinate(*device).map(|c| c.to_string()).unwrap_or_default());
-        text += &line(ids);
-        text += &line(coordinates);
+    let row = |row: usize| {
+        (0..shown.1)
+            .map(|column| cell(first + row * columns + column))
+            .collect()
+    };
+    Table {
+        title,
+        rows: (0..shown.0).map(row).collect(),
+        cell_width: CELL,
+        separators: true,
+        ..Table::default()
     }
-    text += &border('└', '┴', '┘');
-    if shown_columns < columns || shown_rows < rows {
-        text += &format!(
-            "… {} of {} devices are drawn\n",
-            shown_columns * shown_rows,
-            rows * columns
-        );
-    }
-    text
-}
-
-fn line(cells: impl Iterator<Item = String>) -> String {
-    let cells: Vec<String> = cells.map(|cell| centred(&cell, CELL)).collect();
-    format!("│{}│\n", cells.join("│"))
-}
-
-fn centred(text: &str, width: usize) -> String {
-    format!("{text:^width$}")
 }
 
 fn describe_axes(names: &[&str], values: &[usize]) -> String {
