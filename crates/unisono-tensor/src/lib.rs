@@ -43,8 +43,10 @@ pub use ops::loss::ReduceType;
 pub use pcc::{assert_with_pcc, pcc};
 pub use rows::Rows;
 pub use tensor::{Dtype, Tensor};
-pub use unisono_mesh::{ComposerConfig, Distribution, MapPlacement, MapperConfig, Over};
-pub use unisono_mesh::{Mesh, MeshCoordinate, MeshShape, MeshView, Placement};
+pub use unisono_mesh::{
+    ComposerConfig, Distribution, MapPlacement, MapperConfig, Mesh, MeshCoordinate, MeshShape, MeshView, Over,
+    Placement,
+};
 pub use unisono_runtime::ops::elementwise::{Binary, Unary};
 pub use unisono_runtime::{Backend, Kind, Leak, Options, Phase, Runtime, Trace};
 
