@@ -339,6 +339,16 @@ impl MeshDevice {
         *self.inner.uses.borrow_mut() = uses;
     }
 
+    /// The mesh in words with the ids of its devices, the first of many.
+    pub(crate) fn with_ids(&self) -> String {
+        const SHOWN: usize = 8;
+        let ids = self.view().ids();
+        let first = &ids[..ids.len().min(SHOWN)];
+        let more = if ids.len() > SHOWN { ", …" } else { "" };
+        let first: Vec<String> = first.iter().map(usize::to_string).collect();
+        format!("{self:?} on devices [{}{more}]", first.join(", "))
+    }
+
     /// Whether both are handles on the same devices at the same places.
     pub fn same(&self, other: &MeshDevice) -> bool {
         Rc::ptr_eq(&self.inner, &other.inner) && self.runtime.same(&other.runtime)
