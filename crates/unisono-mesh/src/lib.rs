@@ -8,7 +8,7 @@
 //! - [`Distribution`] and [`Composition`]: which part of a tensor goes to which device, and how parts are put together.
 //! - [`MeshView`]: a mesh laid over devices of a system; submeshes, reshaping, orders.
 //! - [`draw`](mod@draw): meshes, distributed tensors and descriptors drawn for the terminal and as SVG.
-//! - [`machine`]: this machine's sockets, NUMA nodes, cores and caches; [`topology`]: the matrix of pairs.
+//! - [`cpu_topology`]: this machine's sockets, NUMA nodes, cores and caches; [`topology`]: the matrix of pairs.
 //! - [`visible`]: which devices `TT_VISIBLE_DEVICES` shows, and the cores that they have to themselves.
 //!
 //! Nothing here knows of threads or numbers. Every fallible function answers with a [`MeshError`],
@@ -25,10 +25,10 @@
 //! ```
 
 mod composition;
+pub mod cpu_topology;
 mod distribution;
 pub mod draw;
 mod error;
-pub mod machine;
 mod mesh;
 mod order;
 mod placement;
