@@ -1,6 +1,6 @@
 //! How the parts that the devices of a mesh hold are put together: what a composer decides before any value moves.
 
-use crate::distribution::{counted, dim_of, laid_over, refuse};
+use crate::distribution::{counted, dim_of, refuse};
 use crate::{MeshError, MeshShape, Over, devices_of};
 
 /// How parts are put together: for each axis of what it is laid over, the tensor dim along which the parts are joined.
@@ -64,7 +64,7 @@ impl Composition {
     /// [`MeshError::Distribution`]: a shape of more devices than the mesh, another number of dims than axes, a dim outside the
     /// tensor, two axes of more than one device with the same dim, a missing part, or a result too large to be counted.
     pub fn of(mesh: &MeshShape, config: &ComposerConfig, local: &[usize], holds: &[bool]) -> Result<Self, MeshError> {
-        let over = laid_over(&config.over, mesh)?;
+        let over = config.over.shape(mesh)?;
         let axes = over.num_axes();
         if config.dims.len() != axes {
             return Err(refuse(format!(

@@ -28,6 +28,22 @@ pub enum Over {
     Shape(MeshShape),
 }
 
+impl Over {
+    /// The shape that it lays over a mesh.
+    ///
+    /// # Errors
+    /// [`MeshError::Distribution`] for a shape of more devices than the mesh.
+    pub fn shape(&self, mesh: &MeshShape) -> Result<MeshShape, MeshError> {
+        let shape = match self {
+            Over::Mesh => mesh.clone(),
+            Over::Line => MeshShape::new(&[mesh.num_devices()])?,
+            Over::Shape(shape) => shape.clone(),
+        };
+        devices_of(&shape, mesh)?;
+        Ok(shape)
+    }
+}
+
 /// Which devices a distribution takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DistributionMode {
@@ -121,7 +137,7 @@ impl Distribution {
     /// [`MeshError::Distribution`]: a shape of more devices than the mesh, another number of placements than axes, a dim
     /// outside the tensor, a dim cut twice, or parts that would not be of equal size, with the sizes that would work.
     pub fn of(mesh: &MeshShape, config: &MapperConfig, tensor: &[usize]) -> Result<Self, MeshError> {
-        let mut shape = laid_over(&config.over, mesh)?;
+        let mut shape = config.over.shape(mesh)?;
         let axes = shape.num_axes();
         if config.placements.len() != axes {
             return Err(refuse(format!(
@@ -289,19 +305,11 @@ pub fn devices_of(shape: &MeshShape, mesh: &MeshShape) -> Result<(DistributionMo
     Ok((DistributionMode::Submesh, devices.collect::<Result<_, _>>()?))
 }
 
-/// The shape that is laid over the mesh.
-pub(crate) fn laid_over(over: &Over, mesh: &MeshShape) -> Result<MeshShape, MeshError> {
-    let shape = match over {
-        Over::Mesh => mesh.clone(),
-        Over::Line => MeshShape::new(&[mesh.num_devices()])?,
-        Over::Shape(shape) => shape.clone(),
-    };
-    devices_of(&shape, mesh)?;
-    Ok(shape)
-}
-
-/// A dim counted from 0.
-pub(crate) fn dim_of(dim: isize, tensor: &[usize]) -> Result<usize, MeshError> {
+/// A dim counted from 0; negative ones count from the last, -1.
+///
+/// # Errors
+/// [`MeshError::Distribution`] for a dim outside the tensor.
+pub fn dim_of(dim: isize, tensor: &[usize]) -> Result<usize, MeshError> {
     let rank = tensor.len();
     let from_first = if dim < 0 {
         dim.checked_add_unsigned(rank)

@@ -19,10 +19,13 @@ pub mod autograd;
 pub mod create;
 pub mod custom;
 pub mod device;
+pub mod distributed;
 pub mod error;
 pub mod host;
+pub mod host_tensor;
 pub mod leaf;
 pub mod ops;
+pub mod pcc;
 pub mod precision;
 pub mod recompute;
 pub mod rows;
@@ -32,14 +35,20 @@ pub mod stored;
 pub mod tensor;
 
 pub use device::MeshDevice;
+pub use distributed::DistributedHostTensor;
 pub use error::TensorError;
+pub use host_tensor::{HostElement, HostTensor};
 pub use leaf::sync_gradients;
 pub use ops::loss::ReduceType;
+pub use pcc::{assert_with_pcc, pcc};
 pub use rows::Rows;
 pub use tensor::{Dtype, Tensor};
-pub use unisono_mesh::{Mesh, Placement};
+pub use unisono_mesh::{
+    ComposerConfig, Distribution, MapPlacement, MapperConfig, Mesh, MeshCoordinate, MeshShape, MeshView, Over,
+    Placement,
+};
 pub use unisono_runtime::ops::elementwise::{Binary, Unary};
-pub use unisono_runtime::{Backend, Kind, Options, Phase, Runtime};
+pub use unisono_runtime::{Backend, Kind, Leak, Options, Phase, Runtime, Trace};
 
 /// Result of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, TensorError>;

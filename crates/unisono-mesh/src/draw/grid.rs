@@ -137,10 +137,14 @@ impl Part<'_> {
             let even = self.columns.div_ceil(bands);
             for start in (0..self.columns).step_by(even) {
                 let end = (start + even).min(self.columns);
+                let which = match end - start {
+                    1 => format!("column {start}"),
+                    _ => format!("columns {start} to {}", end - 1),
+                };
                 let title = match (bands, start) {
                     (1, _) => title.clone(),
-                    (_, 0) => format!("{title}, columns 0 to {}", end - 1),
-                    _ => format!("columns {start} to {}", end - 1),
+                    (_, 0) => format!("{title}, {which}"),
+                    _ => which,
                 };
                 let shown = all(start, end);
                 drawing.table(self.table(title, first, &all(0, self.rows), &shown, cell, Cells::Short));
