@@ -241,6 +241,44 @@ pub enum MeshError {
         /// What would work.
         mend: String,
     },
+    /// A collective that names a device outside its group.
+    #[error("{collective} names device {device} of a group whose devices are 0 to {last}; give one of those")]
+    NotInGroup {
+        /// The collective's name.
+        collective: &'static str,
+        /// The device named.
+        device: usize,
+        /// The last device of the group.
+        last: usize,
+    },
+    /// An algorithm that a collective does not have.
+    #[error("{collective} has no {algorithm} algorithm; it has {known}")]
+    NoAlgorithm {
+        /// The collective's name.
+        collective: &'static str,
+        /// The algorithm asked for.
+        algorithm: &'static str,
+        /// Those that there are.
+        known: String,
+    },
+    /// A number of parallel links that a connection does not have.
+    #[error("num_links is {asked}, but {channels} channels join neighbouring devices; give 1 to {channels}")]
+    TooManyLinks {
+        /// Links asked for.
+        asked: usize,
+        /// Channels of each connection.
+        channels: usize,
+    },
+    /// A group too large for its messages to be listed one by one.
+    #[error(
+        "a schedule lists every message, for up to {limit} devices, and the group has {devices}; ask for its traffic instead"
+    )]
+    TooManyToList {
+        /// Devices of the group.
+        devices: usize,
+        /// The most that are listed.
+        limit: usize,
+    },
     /// A tensor that cannot be dealt out, or parts that cannot be put together, as asked.
     #[error("{what}")]
     Distribution {

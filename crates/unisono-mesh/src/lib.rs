@@ -9,6 +9,7 @@
 //! - [`Distribution`] and [`Composition`]: which part of a tensor goes to which device, and how parts are put together.
 //! - [`MeshView`]: a mesh laid over devices of a system; submeshes, reshaping, orders.
 //! - [`draw`](mod@draw): meshes, distributed tensors and descriptors drawn for the terminal and as SVG.
+//! - [`schedule`]: who sends what to whom in a collective, step by step, and what it costs.
 //! - [`machine`]: this machine's sockets, NUMA nodes, cores and caches; [`topology`]: the matrix of pairs.
 //! - [`visible`]: which devices `TT_VISIBLE_DEVICES` shows, and the cores that they have to themselves.
 //!
@@ -35,6 +36,7 @@ mod mesh;
 mod order;
 mod placement;
 mod ranges;
+pub mod schedule;
 mod shape;
 mod strategy;
 pub mod topology;

@@ -100,6 +100,18 @@ impl MeshView {
         Ok(self.system.ids[self.devices[self.shape().device(coordinate)?]])
     }
 
+    /// Whether both are views of one system and all devices here are among those there.
+    pub fn is_of(&self, other: &MeshView) -> bool {
+        if !Arc::ptr_eq(&self.system, &other.system) {
+            return false;
+        }
+        let mut there = vec![false; self.system.ids.len()];
+        for device in &other.devices {
+            there[*device] = true;
+        }
+        self.devices.iter().all(|device| there[*device])
+    }
+
     /// Whether it is all of the system in the system's order.
     pub fn is_whole(&self) -> bool {
         self.devices.len() == self.system.ids.len() && self.devices.iter().enumerate().all(|(i, device)| i == *device)

@@ -50,14 +50,19 @@ pub enum Dtype {
     Bf16,
     /// 32-bit unsigned integers: token ids, masks.
     U32,
+    /// 32-bit signed integers. They are moved, not computed with.
+    I32,
+    /// Bytes. They are moved, not computed with.
+    U8,
 }
 
 impl Dtype {
     /// Bytes of an element.
     pub fn bytes(self) -> usize {
         match self {
-            Dtype::F32 | Dtype::U32 => 4,
+            Dtype::F32 | Dtype::U32 | Dtype::I32 => 4,
             Dtype::Bf16 => 2,
+            Dtype::U8 => 1,
         }
     }
 
@@ -67,6 +72,8 @@ impl Dtype {
             Dtype::F32 => "f32",
             Dtype::Bf16 => "bf16",
             Dtype::U32 => "u32",
+            Dtype::I32 => "i32",
+            Dtype::U8 => "u8",
         }
     }
 
@@ -77,10 +84,7 @@ impl Dtype {
 
     /// Four-byte words that `len` elements take.
     pub(crate) fn words(self, len: usize) -> usize {
-        match self {
-            Dtype::F32 | Dtype::U32 => len,
-            Dtype::Bf16 => len.div_ceil(2),
-        }
+        len.div_ceil(4 / self.bytes())
     }
 }
 
@@ -130,7 +134,7 @@ impl std::fmt::Debug for BufferRef {
         write!(f, "b{}[{}+{}", self.id >> SLOT_BITS, self.offset, self.len)?;
         match self.dtype {
             Dtype::F32 | Dtype::U32 => write!(f, "]"),
-            Dtype::Bf16 => write!(f, " bf16]"),
+            Dtype::Bf16 | Dtype::I32 | Dtype::U8 => write!(f, " {}]", self.dtype.name()),
         }
     }
 }

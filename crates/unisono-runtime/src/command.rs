@@ -8,7 +8,7 @@ use crate::place::Place;
 use std::fmt::Debug;
 use std::sync::Arc;
 use unisono_kernels::scratch::Scratch;
-use unisono_mesh::Mesh;
+use unisono_mesh::{AxisHandle, Mesh};
 
 /// What a command costs on one device: what the null backend adds up and a simulator prices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,8 +24,8 @@ pub struct Cost {
 /// Which devices meet in a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Group {
-    /// The devices that differ only in their position on the mesh axis with this index.
-    Axis(usize),
+    /// The devices that differ only in their position on this axis, which may be all devices as one ([`Mesh::all`]).
+    Along(AxisHandle),
     /// All devices of the mesh.
     All,
 }

@@ -1,5 +1,7 @@
 //! What can go wrong below the tensors.
 
+use unisono_mesh::MeshError;
+
 /// Errors of the runtime. The messages are complete sentences for the user.
 #[derive(Debug, Clone, thiserror::Error, PartialEq)]
 pub enum RuntimeError {
@@ -53,6 +55,25 @@ pub enum RuntimeError {
     /// A value was asked from the null backend.
     #[error("the null backend computes nothing, so there is no value to read")]
     NoValues,
+    /// A command for devices that have been given back.
+    #[error("the mesh {0} has been closed; open it again")]
+    Closed(
+        /// The mesh in words.
+        String,
+    ),
+    /// A capture or a replay that cannot be.
+    #[error("{0}")]
+    Trace(
+        /// What was done, and what to do.
+        String,
+    ),
+    /// A mesh that cannot be cut out of another.
+    #[error(transparent)]
+    Mesh(
+        /// What is wrong with it.
+        #[from]
+        MeshError,
+    ),
     /// A device that the mesh does not have.
     #[error("device {device} does not exist: the mesh has {devices}, numbered from 0")]
     NoDevice {

@@ -1,28 +1,38 @@
 //! What the host keeps between calls, and the path of a command from the program into a queue.
 
 use crate::buffer::{BufferRef, Dtype, Kind};
+use crate::command::{Cost, Op};
 use crate::error::RuntimeError;
 use crate::ledger::Ledger;
 use crate::queue::Queue;
 use crate::report::{Phase, Report};
 use crate::sched::{Entry, HostGoal, Scope, Worker, Workers, Writer};
 use crate::task::{Recorded, Task, Undefine};
+use crate::trace::Capture;
+use crate::view::View;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use unisono_mesh::Mesh;
 
 /// The host's side of a runtime.
 pub(crate) struct Host {
-    ledger: Ledger,
-    phase: Phase,
-    report: Report,
+    pub(crate) ledger: Ledger,
+    pub(crate) phase: Phase,
+    pub(crate) report: Report,
     since: Instant,
     /// Busy time that earlier reports have shown.
     shown: [Duration; Phase::ALL.len()],
-    hash: u64,
-    record: Option<Vec<Recorded>>,
+    pub(crate) hash: u64,
+    pub(crate) record: Option<Vec<Recorded>>,
     cpu: Option<Cpu>,
     /// Entries put in each queue.
-    issued: [u64; 2],
+    pub(crate) issued: [u64; 2],
+    /// What is being captured.
+    pub(crate) capture: Option<Capture>,
+    /// Traces begun so far.
+    pub(crate) traces: u32,
+    /// Why nothing can be asked of the devices any more.
+    closed: Option<RuntimeError>,
 }
 
 /// The devices, where there are any.
@@ -50,22 +60,32 @@ impl Host {
                 writers,
             }),
             issued: [0; 2],
+            capture: None,
+            traces: 0,
+            closed: None,
         }
     }
 
-    /// A block on every device.
+    /// A block on every device of a view.
     pub(crate) fn alloc(
         &mut self,
-        mesh: &Mesh,
+        view: &Arc<View>,
         dtype: Dtype,
         len: usize,
         kind: Kind,
     ) -> Result<BufferRef, RuntimeError> {
-        self.failure()?;
-        let buffer = self.ledger.alloc(dtype, len, kind, self.phase)?;
+        self.ready(view)?;
+        if self.capture.is_some() && kind != Kind::Activation {
+            return Err(RuntimeError::Trace(format!(
+                "memory for {} was asked for inside a capture; make such tensors before begin_capture(). Only results of commands \
+                 belong to a trace",
+                kind.name()
+            )));
+        }
+        let buffer = self.ledger.alloc(view, dtype, len, kind, self.phase)?;
         // Not part of the program, so neither booked nor recorded.
-        if cfg!(debug_assertions) && self.cpu.is_some() {
-            self.enqueue(mesh, Queue::Compute, Task::Undefine(Undefine { buffer }), Phase::Other);
+        if cfg!(debug_assertions) && self.cpu.is_some() && self.capture.is_none() {
+            self.enqueue(view, Queue::Compute, Task::Undefine(Undefine { buffer }), Phase::Other);
         }
         Ok(buffer)
     }
@@ -76,23 +96,24 @@ impl Host {
     }
 
     /// Books a task and puts it at the end of a queue.
-    pub(crate) fn push(&mut self, mesh: &Mesh, queue: Queue, task: Task) -> Result<(), RuntimeError> {
-        self.failure()?;
+    pub(crate) fn push(&mut self, view: &Arc<View>, queue: Queue, task: Task) -> Result<(), RuntimeError> {
+        self.ready(view)?;
+        if self.capture.is_some() {
+            return self.capture_task(view, task);
+        }
         let op = task.op();
         let phase = match op.group() {
             Some(_) => Phase::Communication,
             None => self.phase,
         };
-        let cost = op.cost(mesh);
+        let cost = op.cost(view.mesh());
         self.report.phases[phase as usize].book(cost);
         let mut hash = StreamHash(self.hash);
-        hash.bytes(op.name().as_bytes());
-        for word in [queue as u64, op.tiles() as u64, cost.flops, cost.bytes, cost.link_bytes] {
-            hash.word(word);
+        if view.id != 0 {
+            // The whole mesh is the rule, and needs no word.
+            hash.word(u64::from(view.id));
         }
-        op.reads(&mut |buffer| hash.buffer(buffer));
-        hash.word(u64::MAX);
-        op.writes(&mut |buffer| hash.buffer(buffer));
+        hash.command(op, queue, cost);
         self.hash = hash.0;
         if let Some(record) = &mut self.record {
             record.push(Recorded {
@@ -101,12 +122,12 @@ impl Host {
                 task: task.clone(),
             });
         }
-        self.enqueue(mesh, queue, task, phase);
+        self.enqueue(view, queue, task, phase);
         Ok(())
     }
 
     /// Finds what the task must wait for and hands it to the devices.
-    fn enqueue(&mut self, mesh: &Mesh, queue: Queue, task: Task, phase: Phase) {
+    fn enqueue(&mut self, view: &Arc<View>, queue: Queue, task: Task, phase: Phase) {
         let op = task.op();
         let tiles = op.tiles();
         if tiles == 0 {
@@ -119,12 +140,27 @@ impl Host {
         op.reads(&mut |buffer| wait = wait.max(ledger.read(buffer, queue as usize, index, op.name())));
         op.writes(&mut |buffer| wait = wait.max(ledger.write(buffer, queue as usize, index, op.name())));
         self.issued[queue as usize] += 1;
-        let Some(cpu) = &mut self.cpu else {
-            return;
-        };
         let scope = match &task {
             Task::Download(download) => Scope::Only(download.device),
-            task => Scope::of(task.op().group(), mesh),
+            task => Scope::of(task.op().group(), view.mesh()),
+        };
+        self.write_entry(queue, task, view, scope, tiles, wait, phase);
+    }
+
+    /// Hands an entry to the devices, once there is room.
+    #[allow(clippy::too_many_arguments, reason = "they are the fields of an entry")]
+    pub(crate) fn write_entry(
+        &mut self,
+        queue: Queue,
+        task: Task,
+        view: &Arc<View>,
+        scope: Scope,
+        tiles: usize,
+        wait: u64,
+        phase: Phase,
+    ) {
+        let Some(cpu) = &mut self.cpu else {
+            return;
         };
         if let Some(count) = cpu.writers[queue as usize].must_end() {
             let mut goal = HostGoal::default();
@@ -133,6 +169,7 @@ impl Host {
         }
         cpu.writers[queue as usize].push(Entry {
             task,
+            view: Arc::clone(view),
             scope,
             tiles,
             wait,
@@ -178,7 +215,25 @@ impl Host {
         cpu.workers.is_met(goal)
     }
 
-    fn failure(&self) -> Result<(), RuntimeError> {
+    /// Whether the view takes commands.
+    fn ready(&self, view: &View) -> Result<(), RuntimeError> {
+        if view.is_closed() {
+            return Err(RuntimeError::Closed(view.mesh().describe()));
+        }
+        self.failure()
+    }
+
+    /// Ends the workers and gives the devices' memory back.
+    pub(crate) fn close(&mut self, mesh: &Mesh) {
+        self.capture = None;
+        self.cpu = None;
+        self.closed.get_or_insert(RuntimeError::Closed(mesh.describe()));
+    }
+
+    pub(crate) fn failure(&self) -> Result<(), RuntimeError> {
+        if let Some(closed) = &self.closed {
+            return Err(closed.clone());
+        }
         self.cpu.as_ref().map_or(Ok(()), |cpu| cpu.workers.failure())
     }
 
@@ -237,10 +292,22 @@ impl Host {
 }
 
 /// A quick running hash; it has to tell programs apart, not to withstand an attack.
-struct StreamHash(u64);
+#[derive(Default)]
+pub(crate) struct StreamHash(pub(crate) u64);
 
 impl StreamHash {
-    fn word(&mut self, word: u64) {
+    /// Takes in a command.
+    pub(crate) fn command(&mut self, op: &dyn Op, queue: Queue, cost: Cost) {
+        self.bytes(op.name().as_bytes());
+        for word in [queue as u64, op.tiles() as u64, cost.flops, cost.bytes, cost.link_bytes] {
+            self.word(word);
+        }
+        op.reads(&mut |buffer| self.buffer(buffer));
+        self.word(u64::MAX);
+        op.writes(&mut |buffer| self.buffer(buffer));
+    }
+
+    pub(crate) fn word(&mut self, word: u64) {
         self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 ^= self.0 >> 32;
     }

@@ -3,26 +3,41 @@
 //! Everything here happens in program order on the host, so it is the same on every backend and machine.
 
 use crate::buffer::{BufferRef, Dtype, Kind, SLOT_BITS};
+use crate::classes::Classes;
 use crate::error::RuntimeError;
 use crate::pool::{Block, Marks, Pool};
 use crate::report::{MemoryReport, Phase};
+use crate::view::View;
+use std::collections::HashMap;
+
+mod traces;
+
+use traces::{TraceBlock, TraceMemory};
 
 /// Live buffers and free space.
 pub(crate) struct Ledger {
-    pool: Pool,
+    classes: Classes,
     slots: Vec<Slot>,
     vacant: Vec<u32>,
     next: u64,
     limit: Option<u64>,
-    memory: MemoryReport,
+    /// Memory of traces, of the one being captured too.
+    traces: HashMap<u32, TraceMemory>,
+    /// The trace being captured.
+    capturing: Option<u32>,
 }
 
 /// What is known of a live buffer.
 struct Slot {
     /// All of it; its id is 0 where the slot is vacant.
     whole: BufferRef,
+    view: u32,
     block: Block,
     kind: Kind,
+    /// Bytes that its block is counted as.
+    counted: u64,
+    /// The trace whose memory it lies in, and which of its blocks.
+    trace: Option<(u32, usize)>,
     /// Entries of each queue that must have ended before the whole buffer may be read.
     written: Marks,
     /// Entries of each queue that must have ended before the whole buffer may be written.
@@ -49,40 +64,31 @@ impl Ledger {
     /// Books on an arena of `capacity` elements, of which at most `limit` bytes may be in use.
     pub(crate) fn new(capacity: usize, limit: Option<u64>) -> Ledger {
         Ledger {
-            pool: Pool::new(capacity),
+            classes: Classes::new(capacity),
             slots: Vec::new(),
             vacant: Vec::new(),
             next: 0,
             limit,
-            memory: MemoryReport::default(),
+            traces: HashMap::new(),
+            capturing: None,
         }
     }
 
-    /// A block for `len` elements.
+    /// A block for `len` elements on the devices of a view.
     pub(crate) fn alloc(
         &mut self,
+        view: &View,
         dtype: Dtype,
         len: usize,
         kind: Kind,
         phase: Phase,
     ) -> Result<BufferRef, RuntimeError> {
+        self.classes.enter_view(view);
         let words = dtype.words(len);
-        let asked = (Pool::counted(words) as u64).saturating_mul(4);
-        let needed = self.memory.current.saturating_add(asked);
-        let refused = |limit: u64, used: u64| RuntimeError::OutOfMemory {
-            needed,
-            limit,
-            asked,
-            used,
-            what: kind.name(),
+        let (block, trace) = match self.spare_of_trace(view.id, words) {
+            Some((block, trace)) => (block, Some(trace)),
+            None => self.fresh(view.id, words, kind, phase)?,
         };
-        if let Some(limit) = self.limit.filter(|limit| needed > *limit) {
-            return Err(refused(limit, self.memory.current));
-        }
-        let Some(block) = self.pool.take(words) else {
-            return Err(refused(self.limit.unwrap_or(u64::MAX), self.memory.current));
-        };
-        self.account(kind, asked, phase);
         let slot = match self.vacant.pop() {
             Some(slot) => slot as usize,
             None => {
@@ -97,6 +103,12 @@ impl Ledger {
         };
         self.next += 1;
         let id = self.next << SLOT_BITS | slot as u64;
+        let mut counted = counted_bytes(words);
+        if let Some((trace, index)) = trace {
+            let block = &mut self.traces.entry(trace).or_default().blocks[index];
+            block.owner = Some(id);
+            counted = counted_bytes(block.words);
+        }
         let entry = &mut self.slots[slot];
         let whole = BufferRef {
             id,
@@ -105,15 +117,57 @@ impl Ledger {
             dtype,
         };
         entry.whole = whole;
+        entry.view = view.id;
         entry.block = block;
         entry.kind = kind;
+        entry.counted = counted;
+        entry.trace = trace;
         entry.written = block.marks;
         entry.used = block.marks;
         entry.parts.clear();
         Ok(whole)
     }
 
-    /// Gives a buffer's block back.
+    /// A block from the pool; it belongs to the trace that is being captured, if one is.
+    fn fresh(
+        &mut self,
+        view: u32,
+        words: usize,
+        kind: Kind,
+        phase: Phase,
+    ) -> Result<(Block, Option<(u32, usize)>), RuntimeError> {
+        let used = self.classes.in_use(view);
+        let asked = counted_bytes(words);
+        let needed = used.saturating_add(asked);
+        let refused = |limit: u64| RuntimeError::OutOfMemory {
+            needed,
+            limit,
+            asked,
+            used,
+            what: kind.name(),
+        };
+        if let Some(limit) = self.limit.filter(|limit| needed > *limit) {
+            return Err(refused(limit));
+        }
+        let Some(block) = self.classes.take(view, words) else {
+            return Err(refused(self.limit.unwrap_or(u64::MAX)));
+        };
+        self.classes.count(view, kind, asked, phase);
+        let trace = self.capturing.map(|trace| {
+            let memory = self.traces.entry(trace).or_default();
+            memory.blocks.push(TraceBlock {
+                view,
+                block,
+                kind,
+                words,
+                owner: None,
+            });
+            (trace, memory.blocks.len() - 1)
+        });
+        Ok((block, trace))
+    }
+
+    /// Gives a buffer's block back; one of a trace stays with the trace.
     pub(crate) fn free(&mut self, buffer: BufferRef) {
         let index = self.index(buffer, "free");
         let slot = &mut self.slots[index];
@@ -123,15 +177,43 @@ impl Ledger {
             marks: slot.used,
             ..slot.block
         };
-        let (kind, bytes) = (
-            slot.kind,
-            4 * Pool::counted(slot.whole.dtype.words(slot.whole.len)) as u64,
-        );
-        self.pool.give(block);
+        let (view, kind, bytes) = (slot.view, slot.kind, slot.counted);
         // Slots are numbered below 2^SLOT_BITS, which fits.
         self.vacant.push(index as u32);
-        self.memory.current -= bytes;
-        self.memory.current_by_kind[kind as usize] -= bytes;
+        if let Some((trace, index)) = slot.trace
+            && let Some(memory) = self.traces.get_mut(&trace)
+        {
+            let spare = &mut memory.blocks[index];
+            spare.owner = None;
+            spare.block.marks = spare.block.marks.join(block.marks);
+            return;
+        }
+        self.classes.give(view, block);
+        self.classes.uncount(view, kind, bytes);
+    }
+
+    /// Number of live buffers and their bytes, by kind, in views that `of` names (all, for `None`).
+    pub(crate) fn live(&self, of: Option<u32>) -> [(usize, u64); Kind::ALL.len()] {
+        let mut live = [(0, 0); Kind::ALL.len()];
+        let slots = self.slots.iter().filter(|slot| slot.whole.id != 0);
+        for slot in slots.filter(|slot| of.is_none_or(|view| view == slot.view)) {
+            let (count, bytes) = &mut live[slot.kind as usize];
+            *count += 1;
+            *bytes += slot.whole.bytes();
+        }
+        live
+    }
+
+    /// Whether the buffer has not been freed.
+    pub(crate) fn is_live(&self, buffer: BufferRef) -> bool {
+        let index = (buffer.id & ((1 << SLOT_BITS) - 1)) as usize;
+        self.slots.get(index).is_some_and(|slot| slot.whole.id == buffer.id)
+    }
+
+    /// All of the live buffer that `buffer` is a part of, and the trace that it lies in.
+    pub(crate) fn whole(&self, buffer: BufferRef) -> (BufferRef, Option<u32>) {
+        let slot = &self.slots[self.index(buffer, "capture")];
+        (slot.whole, slot.trace.map(|(trace, _)| trace))
     }
 
     /// Notes that entry number `entry` of queue `queue` reads a part of a buffer. Returns how many entries of the other queue must
@@ -154,41 +236,19 @@ impl Ledger {
         wait
     }
 
-    /// Memory as accounted so far.
+    /// Memory as accounted so far, of the device that needed most.
     pub(crate) fn memory(&self) -> MemoryReport {
-        MemoryReport {
-            extent: 4 * self.pool.extent() as u64,
-            ..self.memory
-        }
+        self.classes.memory()
     }
 
     /// Starts the peaks anew from what is in use now.
     pub(crate) fn reset_peaks(&mut self, phase: Phase) {
-        let memory = &mut self.memory;
-        memory.peak = memory.current;
-        memory.peak_by_kind = memory.current_by_kind;
-        memory.highest_by_kind = memory.current_by_kind;
-        memory.peak_by_phase = Default::default();
-        self.enter(phase);
+        self.classes.reset_peaks(phase);
     }
 
     /// A phase begins with what is in use now.
     pub(crate) fn enter(&mut self, phase: Phase) {
-        let peak = &mut self.memory.peak_by_phase[phase as usize];
-        *peak = (*peak).max(self.memory.current);
-    }
-
-    fn account(&mut self, kind: Kind, bytes: u64, phase: Phase) {
-        let memory = &mut self.memory;
-        let kind = kind as usize;
-        memory.current += bytes;
-        memory.current_by_kind[kind] += bytes;
-        memory.highest_by_kind[kind] = memory.highest_by_kind[kind].max(memory.current_by_kind[kind]);
-        if memory.current > memory.peak {
-            memory.peak = memory.current;
-            memory.peak_by_kind = memory.current_by_kind;
-        }
-        self.enter(phase);
+        self.classes.enter_phase(phase);
     }
 
     fn index(&self, buffer: BufferRef, name: &str) -> usize {
@@ -209,6 +269,11 @@ impl Ledger {
     }
 }
 
+/// Bytes that a buffer of `words` elements counts as.
+fn counted_bytes(words: usize) -> u64 {
+    (Pool::counted(words) as u64).saturating_mul(4)
+}
+
 impl Slot {
     fn empty() -> Slot {
         Slot {
@@ -218,6 +283,9 @@ impl Slot {
                 len: 0,
                 dtype: Dtype::F32,
             },
+            view: 0,
+            counted: 0,
+            trace: None,
             block: Block {
                 offset: 0,
                 size: 0,

@@ -6,6 +6,7 @@
 
 mod arena;
 pub mod buffer;
+mod classes;
 pub mod command;
 pub mod error;
 mod host;
@@ -21,7 +22,9 @@ mod runtime;
 mod sched;
 pub mod stored;
 pub mod task;
+mod trace;
 mod transfer;
+mod view;
 
 pub use buffer::{BufferRef, Dtype, Kind};
 pub use command::{Command, Cost, Group, Op};
@@ -30,6 +33,7 @@ pub use options::{Backend, Options};
 pub use place::Place;
 pub use queue::Queue;
 pub use report::{MemoryReport, Phase, PhaseReport, Report};
-pub use runtime::{Buffer, Pending, Runtime};
+pub use runtime::{Buffer, Leak, Pending, Runtime};
 pub use task::{Recorded, Task, UNDEFINED};
+pub use trace::Trace;
 pub use transfer::HostData;

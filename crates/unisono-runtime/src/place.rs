@@ -2,6 +2,7 @@
 
 use crate::buffer::{BufferRef, Dtype};
 use crate::command::Op;
+use crate::view::View;
 use unisono_kernels::element::{Bf16, Floats, FloatsMut, OutFloats};
 use unisono_kernels::out::Out;
 use unisono_mesh::Mesh;
@@ -26,10 +27,11 @@ unsafe impl Sync for Arena {}
 pub struct Place<'a> {
     /// The mesh that the command was issued on.
     pub mesh: &'a Mesh,
-    /// The logical device that runs the tile; for a collective, the first device of the group.
+    /// The device that runs the tile, by its place in the mesh; for a collective, the first of the group.
     pub device: usize,
-    /// Every device's arena, indexed by logical device.
-    pub arenas: &'a [Arena],
+    view: &'a View,
+    /// Every device's arena.
+    arenas: &'a [Arena],
     /// The operation that runs: debug builds check that it touches only what it has declared, because the queues know of
     /// nothing else.
     op: &'a dyn Op,
@@ -37,10 +39,11 @@ pub struct Place<'a> {
 
 impl<'a> Place<'a> {
     /// Where a tile of `op` runs.
-    pub(crate) fn new(mesh: &'a Mesh, device: usize, arenas: &'a [Arena], op: &'a dyn Op) -> Place<'a> {
+    pub(crate) fn new(view: &'a View, device: usize, arenas: &'a [Arena], op: &'a dyn Op) -> Place<'a> {
         Place {
-            mesh,
+            mesh: view.mesh(),
             device,
+            view,
             arenas,
             op,
         }
@@ -60,9 +63,22 @@ impl<'a> Place<'a> {
 
     /// The bytes of `buffer` on this device.
     pub fn u8(&self, buffer: BufferRef) -> &'a [u8] {
-        let first = self.first(self.device, buffer, Access::Read, &[buffer.dtype]);
+        self.u8_on(self.device, buffer)
+    }
+
+    /// The bytes of `buffer` on `device`, a peer in a collective: for moves, to which it is nothing what the elements are.
+    pub fn u8_on(&self, device: usize, buffer: BufferRef) -> &'a [u8] {
+        let first = self.first(device, buffer, Access::Read, &[buffer.dtype]);
         // SAFETY: as in `f32_on`; every byte of an element is a valid u8.
         unsafe { std::slice::from_raw_parts(first, buffer.dtype.bytes() * buffer.len) }
+    }
+
+    /// The bytes of the elements `from..from + len` of `buffer` on `device`, which this tile alone writes.
+    pub fn write_u8_on(&self, device: usize, buffer: BufferRef, from: usize, len: usize) -> &'a mut [u8] {
+        let first = self.first(device, buffer, Access::Write, &[buffer.dtype]);
+        let size = buffer.dtype.bytes();
+        // SAFETY: as in `out_on` and `write`; every bit pattern is a valid element.
+        unsafe { Out::shared(first, size * buffer.len).slice(size * from, size * len) }
     }
 
     /// The numbers of `buffer` on this device, of whichever kind.
@@ -73,7 +89,7 @@ impl<'a> Place<'a> {
     /// The numbers of `buffer` on `device`, a peer in a collective, of whichever kind.
     pub fn floats_on(&self, device: usize, buffer: BufferRef) -> Floats<'a> {
         match buffer.dtype {
-            Dtype::F32 | Dtype::U32 => Floats::F32(self.f32_on(device, buffer)),
+            Dtype::F32 | Dtype::U32 | Dtype::I32 | Dtype::U8 => Floats::F32(self.f32_on(device, buffer)),
             Dtype::Bf16 => {
                 let first = self.first(device, buffer, Access::Read, &[Dtype::Bf16]);
                 // SAFETY: as in `f32_on`; every bit pattern is valid.
@@ -90,7 +106,7 @@ impl<'a> Place<'a> {
     /// `buffer` on `device`, a peer in a collective, of whichever kind, for tiles that write disjoint parts of it.
     pub fn out_floats_on(&self, device: usize, buffer: BufferRef) -> OutFloats<'a> {
         match buffer.dtype {
-            Dtype::F32 | Dtype::U32 => OutFloats::F32(self.out_on(device, buffer)),
+            Dtype::F32 | Dtype::U32 | Dtype::I32 | Dtype::U8 => OutFloats::F32(self.out_on(device, buffer)),
             Dtype::Bf16 => {
                 let first = self.first(device, buffer, Access::Write, &[Dtype::Bf16]);
                 // SAFETY: as in `out_on`.
@@ -173,7 +189,7 @@ impl<'a> Place<'a> {
             self.op.name(),
             buffer.dtype.name()
         );
-        let arena = self.arenas[device];
+        let arena = self.arenas[self.view.device(device)];
         let size = buffer.dtype.bytes();
         let end = buffer.offset.checked_add(buffer.len);
         assert!(

@@ -42,6 +42,7 @@ pub(crate) struct Block {
 }
 
 /// The space of an arena, as holes and blocks.
+#[derive(Clone)]
 pub(crate) struct Pool {
     large: Holes,
     small: Holes,
@@ -87,6 +88,22 @@ impl Pool {
         self.small.take(size)
     }
 
+    /// A block at the same offset in each of several pools, or `None` if one of them has no room for it.
+    pub(crate) fn take_in_all(pools: &mut [&mut Pool], len: usize) -> Option<Block> {
+        let size = Pool::counted(len);
+        if size > SMALL {
+            return take_large_in_all(pools, size.checked_next_multiple_of(PAGE)?);
+        }
+        if let Some(offset) = common(pools, size, |pool| &pool.small) {
+            return Some(take_at(pools, offset, size, |pool| &mut pool.small));
+        }
+        let segment = take_large_in_all(pools, SEGMENT)?;
+        for pool in pools.iter_mut() {
+            pool.small.give(segment);
+        }
+        Some(take_at(pools, segment.offset, size, |pool| &mut pool.small))
+    }
+
     /// Takes a block back; `marks` are the last uses of it.
     pub(crate) fn give(&mut self, block: Block) {
         let holes = if block.size > SMALL {
@@ -121,8 +138,55 @@ impl Pool {
     }
 }
 
+/// Holes of the first pool that are looked at in search of one that all pools have.
+const CANDIDATES: usize = 64;
+
+fn take_large_in_all(pools: &mut [&mut Pool], size: usize) -> Option<Block> {
+    if let Some(offset) = common(pools, size, |pool| &pool.large) {
+        return Some(take_at(pools, offset, size, |pool| &mut pool.large));
+    }
+    let top = pools.iter().map(|pool| pool.top).max()?;
+    let end = top.checked_add(size)?;
+    if pools.iter().any(|pool| end > pool.capacity) {
+        return None;
+    }
+    for pool in pools.iter_mut() {
+        if pool.top < top {
+            pool.large.give(Block {
+                offset: pool.top,
+                size: top - pool.top,
+                marks: Marks::default(),
+            });
+        }
+        pool.top = end;
+    }
+    Some(Block {
+        offset: top,
+        size,
+        marks: Marks::default(),
+    })
+}
+
+/// An offset at which all pools have a hole of `size`.
+fn common(pools: &[&mut Pool], size: usize, holes: impl Fn(&Pool) -> &Holes) -> Option<usize> {
+    let (first, others) = pools.split_first()?;
+    let candidates = holes(first).by_size.range((size, 0, 0)..).take(CANDIDATES);
+    candidates
+        .map(|(_, _, offset)| *offset)
+        .find(|offset| others.iter().all(|pool| holes(pool).covers(*offset, size)))
+}
+
+/// Takes the hole that all pools are known to have.
+fn take_at(pools: &mut [&mut Pool], offset: usize, size: usize, holes: impl Fn(&mut Pool) -> &mut Holes) -> Block {
+    let marks = pools
+        .iter_mut()
+        .map(|pool| holes(pool).cut(offset, size))
+        .fold(Marks::default(), Marks::join);
+    Block { offset, size, marks }
+}
+
 /// Disjoint holes, no two of them touching.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Holes {
     by_offset: BTreeMap<usize, Hole>,
     /// (size, `u64::MAX` − time of freeing, offset): best fit first, and of equals the latest.
@@ -149,6 +213,32 @@ impl Holes {
             size,
             marks: hole.marks,
         })
+    }
+
+    /// The hole that `offset..offset + size` lies in.
+    fn around(&self, offset: usize, size: usize) -> Option<(usize, Hole)> {
+        let (at, hole) = self.by_offset.range(..=offset).next_back()?;
+        (offset + size <= at + hole.size).then_some((*at, *hole))
+    }
+
+    fn covers(&self, offset: usize, size: usize) -> bool {
+        self.around(offset, size).is_some()
+    }
+
+    /// Cuts a block out of the hole around it, which must be there. What is left of the hole stays. Returns its last uses.
+    fn cut(&mut self, offset: usize, size: usize) -> Marks {
+        let Some((at, hole)) = self.around(offset, size) else {
+            panic!("bug in unisono: no hole for {size} elements at {offset}");
+        };
+        self.remove(at);
+        if at < offset {
+            self.insert(at, offset - at, hole.age, hole.marks);
+        }
+        let (end, hole_end) = (offset + size, at + hole.size);
+        if end < hole_end {
+            self.insert(end, hole_end - end, hole.age, hole.marks);
+        }
+        hole.marks
     }
 
     fn take_ending_at(&mut self, end: usize) -> Option<Block> {
@@ -241,6 +331,32 @@ mod tests {
         let another = pool.take(7).expect("room");
         assert_eq!(another.offset, small.offset + LINE);
         assert_eq!(pool.take(500_000).expect("room").offset, large.offset);
+    }
+
+    #[test]
+    fn a_block_for_several_pools_is_free_in_each_and_comes_back_to_each() {
+        let mut one = Pool::new(1 << 22);
+        let common = one.take(40_000).expect("room");
+        let mut other = one.clone();
+        let own = one.take(50_000).expect("room");
+        let mut both = [&mut one, &mut other];
+        let large = Pool::take_in_all(&mut both, 30_000).expect("room");
+        let small = Pool::take_in_all(&mut both, 10).expect("room");
+        assert!(large.offset >= own.offset + own.size && small.offset >= large.offset + large.size);
+        // The gap that the second pool was left with is used by itself.
+        assert_eq!(other.take(50_000).expect("room").offset, own.offset);
+        one.give(common);
+        other.give(common);
+        let mut both = [&mut one, &mut other];
+        assert_eq!(
+            Pool::take_in_all(&mut both, 40_000).expect("room").offset,
+            common.offset
+        );
+        one.give(small);
+        other.give(small);
+        let mut both = [&mut one, &mut other];
+        assert_eq!(Pool::take_in_all(&mut both, 10).expect("room").offset, small.offset);
+        assert!(Pool::take_in_all(&mut both, 1 << 22).is_none());
     }
 
     #[test]

@@ -83,7 +83,7 @@ impl PhaseReport {
     }
 
     /// Adds another phase's figures.
-    fn add(&mut self, other: &PhaseReport) {
+    pub(crate) fn add(&mut self, other: &PhaseReport) {
         self.commands += other.commands;
         self.flops += other.flops;
         self.bytes += other.bytes;

@@ -11,13 +11,16 @@ use crate::queue::Queue;
 use crate::report::{Phase, Report};
 use crate::sched::{HostGoal, Setup, Workers};
 use crate::task::{Download, Recorded, Task, Upload};
+use crate::trace::Trace;
 use crate::transfer::HostData;
-use std::cell::{RefCell, RefMut};
+use crate::view::View;
+use std::cell::{Cell, RefCell, RefMut};
 use std::ops::Deref;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 use unisono_kernels::isa::Isa;
-use unisono_mesh::Mesh;
+use unisono_mesh::{Mesh, MeshView};
 
 /// Devices of a mesh, ready for commands. A clone is another handle on the same devices.
 ///
@@ -25,10 +28,13 @@ use unisono_mesh::Mesh;
 #[derive(Clone)]
 pub struct Runtime {
     inner: Rc<Inner>,
+    /// The mesh that this handle speaks to.
+    view: Arc<View>,
 }
 
 struct Inner {
-    mesh: Mesh,
+    /// Views made so far.
+    views: Cell<u32>,
     backend: Backend,
     workers: usize,
     isa: Isa,
@@ -47,6 +53,21 @@ impl Runtime {
     /// [`RuntimeError::Setting`] for settings that cannot be met, [`RuntimeError::NoAddressSpace`] and
     /// [`RuntimeError::NoThread`] where the system refuses.
     pub fn new(mesh: Mesh, options: Options) -> Result<Runtime, RuntimeError> {
+        Runtime::on(MeshView::whole(mesh), options)
+    }
+
+    /// Opens the devices of a system, whose devices have names of their own there.
+    ///
+    /// # Errors
+    /// As [`Runtime::new`]; [`RuntimeError::Setting`] for a view of only some of a system's devices.
+    pub fn on(system: MeshView, options: Options) -> Result<Runtime, RuntimeError> {
+        if !system.is_whole() {
+            return Err(RuntimeError::Setting(format!(
+                "{system:?} is a part of the system {}; open that, and cut submeshes out of it",
+                system.system_shape()
+            )));
+        }
+        let devices = system.num_devices();
         let cores = machine::cores();
         let workers = options.workers.unwrap_or(cores.min(MAX_WORKERS));
         if workers == 0 || workers > MAX_WORKERS {
@@ -73,7 +94,6 @@ impl Runtime {
         let host = match options.backend {
             Backend::Null => Host::new(usize::MAX / 8, options.memory_limit, None),
             Backend::Cpu => {
-                let devices = mesh.num_devices();
                 let limit = options
                     .memory_limit
                     .or_else(|| machine::memory().map(|bytes| bytes / devices as u64))
@@ -82,7 +102,6 @@ impl Runtime {
                 let arenas = Arenas::reserve(devices, limit.saturating_mul(2).saturating_add(SLACK))?;
                 let capacity = arenas.all()[0].len;
                 let (workers, writers) = Workers::start(Setup {
-                    mesh: mesh.clone(),
                     arenas,
                     isa,
                     workers,
@@ -94,8 +113,9 @@ impl Runtime {
             }
         };
         Ok(Runtime {
+            view: Arc::new(View::new(0, system)),
             inner: Rc::new(Inner {
-                mesh,
+                views: Cell::new(1),
                 backend: options.backend,
                 workers: if options.backend == Backend::Cpu { workers } else { 0 },
                 isa,
@@ -106,7 +126,88 @@ impl Runtime {
 
     /// The mesh that commands run on.
     pub fn mesh(&self) -> &Mesh {
-        &self.inner.mesh
+        self.view.mesh()
+    }
+
+    /// The mesh with the devices behind it.
+    pub fn view(&self) -> &MeshView {
+        self.view.mesh_view()
+    }
+
+    /// A handle on some of the same devices: what is issued through it runs on these only, beside what others do. `view` must
+    /// have been cut out of the mesh of this runtime.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Setting`] for a view of another system.
+    pub fn on_view(&self, view: MeshView) -> Result<Runtime, RuntimeError> {
+        if !view.is_of(self.view()) {
+            return Err(RuntimeError::Setting(format!(
+                "{view:?} was not cut out of {:?}",
+                self.view()
+            )));
+        }
+        let id = self.inner.views.get();
+        self.inner.views.set(id + 1);
+        Ok(Runtime {
+            inner: Rc::clone(&self.inner),
+            view: Arc::new(View::new(id, view)),
+        })
+    }
+
+    /// Whether both are handles on the same devices at the same places, so that a buffer of one can be used by the other.
+    pub fn same(&self, other: &Runtime) -> bool {
+        Rc::ptr_eq(&self.inner, &other.inner) && (Arc::ptr_eq(&self.view, &other.view) || self.view() == other.view())
+    }
+
+    /// Whether both use the same workers and memory.
+    pub fn same_system(&self, other: &Runtime) -> bool {
+        Rc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    /// Ends the use of this mesh: waits for what was issued, then refuses everything. Closing the mesh that was opened, and not
+    /// one cut out of it, also ends the workers and gives the devices' memory back, whatever still lies in it.
+    ///
+    /// Returns what was still in use there: number of buffers and bytes on a device, by kind.
+    ///
+    /// # Errors
+    /// [`RuntimeError::CommandFailed`] if a command failed, [`RuntimeError::Closed`] if it was closed before.
+    pub fn close(&self) -> Result<Vec<Leak>, RuntimeError> {
+        if self.view.is_closed() {
+            return Err(RuntimeError::Closed(self.mesh().describe()));
+        }
+        let outcome = self.sync();
+        let host = &mut *self.host();
+        let is_root = self.view.id == 0;
+        let live = host.ledger.live((!is_root).then_some(self.view.id));
+        self.view.close();
+        if is_root {
+            host.close(self.mesh());
+        }
+        outcome?;
+        Ok(Kind::ALL
+            .into_iter()
+            .zip(live)
+            .filter(|(_, (buffers, _))| *buffers > 0)
+            .map(|(kind, (buffers, bytes))| Leak { kind, buffers, bytes })
+            .collect())
+    }
+
+    /// Keeps commands from now on instead of running them, on all views of these devices, until [`Runtime::end_capture`]. Results
+    /// of commands lie in memory of the trace; other memory, uploads and reads are refused meanwhile.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Trace`] inside another capture.
+    pub fn begin_capture(&self) -> Result<(), RuntimeError> {
+        self.host().begin_capture()
+    }
+
+    /// Ends the capture.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Trace`] where none was begun, or where a buffer that a command uses was freed meanwhile.
+    pub fn end_capture(&self) -> Result<Trace, RuntimeError> {
+        let body = self.host().end_capture()?;
+        Ok(Trace::new(body, self.clone()))
     }
 
     /// Who consumes the commands.
@@ -138,7 +239,7 @@ impl Runtime {
     /// # Errors
     /// As [`Runtime::alloc`].
     pub fn alloc_as(&self, dtype: Dtype, len: usize, kind: Kind) -> Result<Buffer, RuntimeError> {
-        let r = self.host().alloc(&self.inner.mesh, dtype, len, kind)?;
+        let r = self.host().alloc(&self.view, dtype, len, kind)?;
         Ok(Buffer {
             r,
             kind,
@@ -170,7 +271,7 @@ impl Runtime {
     /// [`RuntimeError::CommandFailed`] if an earlier command failed.
     pub fn upload(&self, to: BufferRef, data: impl Into<HostData>) -> Result<(), RuntimeError> {
         let data = data.into();
-        data.check(to.len, self.inner.mesh.num_devices())?;
+        data.check(to, self.mesh().num_devices())?;
         self.push(Queue::Transfer, Task::Upload(Upload { to, data }))
     }
 
@@ -205,17 +306,35 @@ impl Runtime {
     /// # Errors
     /// As [`Runtime::read_later`].
     pub fn read_later_into(&self, from: BufferRef, device: usize, room: Vec<f32>) -> Result<Pending, RuntimeError> {
-        let devices = self.inner.mesh.num_devices();
+        let devices = self.mesh().num_devices();
         if device >= devices {
             return Err(RuntimeError::NoDevice { device, devices });
         }
-        let download = Download::new(from, device, room);
+        self.fetch(Download::new(from, device, room))
+    }
+
+    /// Waits for the elements of `from` on one device, as bytes.
+    ///
+    /// # Errors
+    /// As [`Runtime::read_later`] and [`Pending::wait`].
+    pub fn read_bytes(&self, from: BufferRef, device: usize) -> Result<Vec<u8>, RuntimeError> {
+        let devices = self.mesh().num_devices();
+        if device >= devices {
+            return Err(RuntimeError::NoDevice { device, devices });
+        }
+        let pending = self.fetch(Download::raw(from, device))?;
+        self.host().wait(pending.goal)?;
+        Ok(pending.download.take_bytes())
+    }
+
+    fn fetch(&self, download: Download) -> Result<Pending, RuntimeError> {
+        let device = download.device;
         self.push(Queue::Transfer, Task::Download(download.clone()))?;
         if self.inner.backend == Backend::Null {
             return Err(RuntimeError::NoValues);
         }
         Ok(Pending {
-            goal: self.host().last_on(Queue::Transfer, device),
+            goal: self.host().last_on(Queue::Transfer, self.view.device(device)),
             download,
             runtime: self.clone(),
         })
@@ -268,11 +387,16 @@ impl Runtime {
     }
 
     fn push(&self, queue: Queue, task: Task) -> Result<(), RuntimeError> {
-        self.host().push(&self.inner.mesh, queue, task)
+        self.host().push(&self.view, queue, task)
     }
 
-    fn host(&self) -> RefMut<'_, Host> {
+    pub(crate) fn host(&self) -> RefMut<'_, Host> {
         self.inner.host.borrow_mut()
+    }
+
+    /// The host, unless a panic of ours is unwinding through it: the books no longer matter then.
+    pub(crate) fn host_if_free(&self) -> Option<RefMut<'_, Host>> {
+        self.inner.host.try_borrow_mut().ok()
     }
 }
 
@@ -283,8 +407,19 @@ const SLACK: u64 = 64 << 20;
 
 impl std::fmt::Debug for Runtime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?} runtime on {}", self.inner.backend, self.inner.mesh.describe())
+        write!(f, "{:?} runtime on {}", self.inner.backend, self.mesh().describe())
     }
+}
+
+/// Memory that was still in use when a mesh was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leak {
+    /// What it was counted as.
+    pub kind: Kind,
+    /// Number of buffers.
+    pub buffers: usize,
+    /// Bytes on a device.
+    pub bytes: u64,
 }
 
 /// Values on their way to the host.
@@ -370,8 +505,7 @@ impl std::fmt::Debug for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // Already borrowed only while a panic of ours unwinds; the books no longer matter then.
-        if let Ok(mut host) = self.runtime.inner.host.try_borrow_mut() {
+        if let Some(mut host) = self.runtime.host_if_free() {
             host.free(self.r);
         }
     }

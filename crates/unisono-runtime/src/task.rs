@@ -1,6 +1,6 @@
 //! What an entry of a queue tells the devices to do: a command of the program, or a copy between host and devices.
 
-use crate::buffer::BufferRef;
+use crate::buffer::{BufferRef, Dtype};
 use crate::command::{Command, Cost, Op};
 use crate::place::Place;
 use crate::queue::Queue;
@@ -128,11 +128,19 @@ impl Op for Upload {
                 .write_u32(self.to, from, len)
                 .copy_from_slice(&data[range.clone()])
         };
+        let size = self.to.dtype.bytes();
+        let bytes = |data: &[u8]| {
+            place
+                .write_u8_on(place.device, self.to, from, len)
+                .copy_from_slice(&data[size * from..size * (from + len)])
+        };
         match &self.data {
             HostData::F32(data) => floats(data),
             HostData::U32(data) => words(data),
             HostData::F32PerDevice(data) => floats(&data[place.device]),
             HostData::U32PerDevice(data) => words(&data[place.device]),
+            HostData::Bytes(data) => bytes(data),
+            HostData::BytesPerDevice(data) => bytes(&data[place.device]),
             HostData::Stored(stored) => {
                 let to = place.write_floats(self.to, from, len);
                 stored.copy(scratch.isa(), place.device, from, to);
@@ -148,12 +156,16 @@ pub struct Download {
     pub from: BufferRef,
     /// The device that has them.
     pub device: usize,
+    /// Whether the elements are wanted as they are, and not as floats.
+    raw: bool,
     landed: Arc<Mutex<Landed>>,
 }
 
 /// Values that have come to the host.
 struct Landed {
     values: Vec<f32>,
+    /// The elements as they are, where that was asked for.
+    bytes: Vec<u8>,
     at: Option<Instant>,
 }
 
@@ -165,8 +177,33 @@ impl Download {
         Download {
             from,
             device,
-            landed: Arc::new(Mutex::new(Landed { values: room, at: None })),
+            raw: false,
+            landed: Arc::new(Mutex::new(Landed {
+                values: room,
+                bytes: Vec::new(),
+                at: None,
+            })),
         }
+    }
+
+    /// A download of the bytes of `from`.
+    pub(crate) fn raw(from: BufferRef, device: usize) -> Download {
+        Download {
+            from,
+            device,
+            raw: true,
+            landed: Arc::new(Mutex::new(Landed {
+                values: Vec::new(),
+                bytes: Vec::with_capacity(from.bytes() as usize),
+                at: None,
+            })),
+        }
+    }
+
+    /// The bytes, once a raw download has ended.
+    pub(crate) fn take_bytes(&self) -> Vec<u8> {
+        let mut landed = self.landed.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut landed.bytes)
     }
 
     /// The values and the moment at which they came, once the download has ended.
@@ -212,6 +249,11 @@ impl Op for Download {
 
     fn run(&self, place: &Place<'_>, _tile: usize, _scratch: &mut Scratch) {
         let mut landed = self.landed.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.raw {
+            landed.bytes.extend_from_slice(place.u8(self.from));
+            landed.at = Some(Instant::now());
+            return;
+        }
         match place.floats(self.from) {
             Floats::F32(from) => landed.values.extend_from_slice(from),
             Floats::Bf16(from) => landed.values.extend(from.iter().map(|x| x.to_f32())),
@@ -253,6 +295,12 @@ impl Op for Undefine {
 
     fn run(&self, place: &Place<'_>, tile: usize, _scratch: &mut Scratch) {
         let range = range(tile, self.buffer.len);
+        if matches!(self.buffer.dtype, Dtype::I32 | Dtype::U8) {
+            place
+                .write_u8_on(place.device, self.buffer, range.start, range.len())
+                .fill(0xad);
+            return;
+        }
         match place.write_floats(self.buffer, range.start, range.len()) {
             FloatsMut::F32(to) => to.fill(f32::from_bits(UNDEFINED)),
             FloatsMut::Bf16(to) => to.fill(UNDEFINED_BF16),

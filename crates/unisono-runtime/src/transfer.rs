@@ -1,5 +1,6 @@
 //! Data on its way between the host and the devices.
 
+use crate::buffer::BufferRef;
 use crate::error::RuntimeError;
 use crate::stored::Stored;
 use std::sync::Arc;
@@ -15,14 +16,22 @@ pub enum HostData {
     F32PerDevice(Vec<Arc<[f32]>>),
     /// One array of integers for each device, in the order of device ids.
     U32PerDevice(Vec<Arc<[u32]>>),
+    /// The same elements on every device, as they lie in memory: moved without a look at them.
+    Bytes(Arc<[u8]>),
+    /// One array of bytes for each device, in the order of device ids.
+    BytesPerDevice(Vec<Arc<[u8]>>),
     /// Floats in memory that belongs to someone else, of which each device takes a part.
     Stored(Arc<Stored>),
 }
 
 impl HostData {
-    /// Checks that there are `len` values for each of `devices` devices.
-    pub(crate) fn check(&self, len: usize, devices: usize) -> Result<(), RuntimeError> {
+    /// Checks that there are as many values as `to` has elements for each of `devices` devices.
+    pub(crate) fn check(&self, to: BufferRef, devices: usize) -> Result<(), RuntimeError> {
+        let len = to.len;
+        let bytes = to.bytes() as usize;
         match self {
+            HostData::Bytes(data) => check_len(data.len(), bytes),
+            HostData::BytesPerDevice(data) => check_arrays(data.iter().map(|data| data.len()), bytes, devices),
             HostData::F32(data) => check_len(data.len(), len),
             HostData::U32(data) => check_len(data.len(), len),
             HostData::F32PerDevice(data) => check_arrays(data.iter().map(|data| data.len()), len, devices),

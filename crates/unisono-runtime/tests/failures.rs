@@ -244,7 +244,7 @@ fn the_null_backend_accounts_and_has_no_values() {
             .issue(Mix::new(b.r(), &[a.r()], 1).command())
             .expect("no failure");
         let mut all = Mix::new(b.r(), &[a.r()], 2);
-        all.group = Some(Group::Axis(0));
+        all.group = Some(Group::Along(runtime.mesh().axis_at(0).expect("an axis")));
         runtime.issue_transfer(all.command()).expect("no failure");
         runtime.sync().expect("no failure");
         let mut report = runtime.report();

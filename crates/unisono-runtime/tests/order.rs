@@ -87,7 +87,10 @@ impl Program {
     fn group(&mut self) -> Option<Group> {
         match self.draw.below(4) {
             0 => Some(Group::All),
-            1 if !self.mesh.axes().is_empty() => Some(Group::Axis(self.draw.below(self.mesh.axes().len()))),
+            1 if !self.mesh.axes().is_empty() => {
+                let index = self.draw.below(self.mesh.axes().len());
+                Some(Group::Along(self.mesh.axis_at(index).expect("an axis")))
+            }
             _ => None,
         }
     }

@@ -76,7 +76,12 @@ fn workers_do_not_allocate_once_warm() {
                 let mut op = Mix::new(a.r(), &[b.r()], salt);
                 op.tiles = 4;
                 op.delay = 3;
-                op.group = [None, None, Some(Group::Axis(1)), Some(Group::All)][salt as usize % 4];
+                op.group = [
+                    None,
+                    None,
+                    Some(Group::Along(runtime.mesh().axis_at(1).expect("two axes"))),
+                    Some(Group::All),
+                ][salt as usize % 4];
                 let issued = if salt % 5 == 0 {
                     runtime.issue_transfer(op.command())
                 } else {

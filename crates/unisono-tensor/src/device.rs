@@ -5,19 +5,21 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use unisono_kernels::philox::Stream;
-use unisono_mesh::{AxisHandle, Mesh};
-use unisono_runtime::{Options, Runtime};
+use unisono_mesh::{AxisHandle, Mesh, MeshView};
+use unisono_runtime::{Leak, Options, Runtime, Trace};
 
 /// The devices of a mesh, with what a program on them needs: whether gradients are recorded, and the random seed.
 ///
 /// A clone is another handle on the same devices. Nothing is global: two of them know nothing of each other.
 #[derive(Clone)]
 pub struct MeshDevice {
+    /// The devices at the places of this mesh.
+    runtime: Runtime,
+    /// What a mesh shares with all that is cut out of it.
     inner: Rc<Inner>,
 }
 
 struct Inner {
-    runtime: Runtime,
     grad: Cell<bool>,
     /// Whether uses of leaves are counted although no gradients are recorded: the first pass of a recomputed block.
     counting: Cell<bool>,
@@ -31,12 +33,37 @@ struct Inner {
 }
 
 impl MeshDevice {
-    /// Opens the devices of `mesh`.
+    /// Opens the devices of `mesh`, numbered row-major.
     ///
     /// # Errors
     /// What [`Runtime::new`] says.
     pub fn open(mesh: Mesh, options: Options) -> Result<MeshDevice> {
         Ok(MeshDevice::of(Runtime::new(mesh, options)?))
+    }
+
+    /// Opens a grid of devices for a program that speaks of axes by number.
+    ///
+    /// ```
+    /// use unisono_tensor::{MeshDevice, Options};
+    /// let mesh = MeshDevice::open_grid(&[2, 4], Options::default())?;
+    /// let left = mesh.create_submesh(&[2, 2], None)?;
+    /// assert_eq!(left.view().ids(), [0, 1, 4, 5]);
+    /// assert_eq!(mesh.close()?, []);
+    /// # Ok::<(), unisono_tensor::TensorError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A shape that is none, and what [`Runtime::new`] says.
+    pub fn open_grid(shape: &[usize], options: Options) -> Result<MeshDevice> {
+        MeshDevice::open(Mesh::grid(shape)?, options)
+    }
+
+    /// Opens the devices of a system that have names of their own there, such as the visible devices of a machine.
+    ///
+    /// # Errors
+    /// What [`Runtime::on`] says.
+    pub fn open_system(system: MeshView, options: Options) -> Result<MeshDevice> {
+        Ok(MeshDevice::of(Runtime::on(system, options)?))
     }
 
     /// One device on this machine's cores.
@@ -50,8 +77,8 @@ impl MeshDevice {
     /// Tensors on a runtime that is open already.
     pub fn of(runtime: Runtime) -> MeshDevice {
         MeshDevice {
+            runtime,
             inner: Rc::new(Inner {
-                runtime,
                 grad: Cell::new(true),
                 counting: Cell::new(false),
                 next_id: Cell::new(1),
@@ -65,12 +92,95 @@ impl MeshDevice {
 
     /// The runtime underneath.
     pub fn runtime(&self) -> &Runtime {
-        &self.inner.runtime
+        &self.runtime
     }
 
     /// The mesh.
     pub fn mesh(&self) -> &Mesh {
-        self.inner.runtime.mesh()
+        self.runtime.mesh()
+    }
+
+    /// The mesh with the devices behind it: ids by coordinate, line and ring order.
+    pub fn view(&self) -> &MeshView {
+        self.runtime.view()
+    }
+
+    /// The same program state on a mesh that was cut out of this one.
+    ///
+    /// # Errors
+    /// A view of another system.
+    pub fn on_view(&self, view: MeshView) -> Result<MeshDevice> {
+        Ok(MeshDevice {
+            runtime: self.runtime.on_view(view)?,
+            inner: Rc::clone(&self.inner),
+        })
+    }
+
+    /// The box of `shape` at `offset` (by default the first corner). Its devices are those of this mesh: programs on submeshes that
+    /// share no device run at the same time, memory is each device's own. Submeshes may overlap.
+    ///
+    /// # Errors
+    /// A box that this mesh does not have.
+    pub fn create_submesh(&self, shape: &[usize], offset: Option<&[usize]>) -> Result<MeshDevice> {
+        self.on_view(self.view().submesh(shape, offset)?)
+    }
+
+    /// All boxes of `shape` that tile this mesh, row-major.
+    ///
+    /// # Errors
+    /// A shape that does not tile it.
+    pub fn create_submeshes(&self, shape: &[usize]) -> Result<Vec<MeshDevice>> {
+        self.view()
+            .submeshes(shape)?
+            .into_iter()
+            .map(|view| self.on_view(view))
+            .collect()
+    }
+
+    /// The same devices in another shape; see [`MeshView::reshape`] for their order. Tensors stay on the mesh that they were placed
+    /// on.
+    ///
+    /// # Errors
+    /// A shape that these devices cannot take.
+    pub fn reshape(&self, shape: &[usize]) -> Result<MeshDevice> {
+        self.on_view(self.view().reshape(shape)?)
+    }
+
+    /// Ends the use of this mesh; see [`Runtime::close`]. Returns what was still in use on it.
+    ///
+    /// # Errors
+    /// A failed command, or a mesh that was closed before.
+    pub fn close(&self) -> Result<Vec<Leak>> {
+        Ok(self.runtime.close()?)
+    }
+
+    /// Keeps commands from now on, on this mesh and all that share its devices; see [`Runtime::begin_capture`].
+    ///
+    /// ```
+    /// use unisono_tensor::MeshDevice;
+    /// let device = MeshDevice::one()?;
+    /// let x = device.tensor(&[1.0, 2.0], &[2])?;
+    /// device.begin_capture()?;
+    /// let y = x.mul(&x)?;
+    /// let trace = device.end_capture()?;
+    /// x.upload_global(&[3.0, 4.0])?;
+    /// trace.execute()?;
+    /// assert_eq!(y.to_vec()?, [9.0, 16.0]);
+    /// # Ok::<(), unisono_tensor::TensorError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A capture inside another.
+    pub fn begin_capture(&self) -> Result<()> {
+        Ok(self.runtime.begin_capture()?)
+    }
+
+    /// Ends the capture.
+    ///
+    /// # Errors
+    /// As [`Runtime::end_capture`].
+    pub fn end_capture(&self) -> Result<Trace> {
+        Ok(self.runtime.end_capture()?)
     }
 
     /// The axis of this name if the mesh has one of more than one device; code written for `tp` runs where there is none.
@@ -188,14 +298,20 @@ impl MeshDevice {
         *self.inner.uses.borrow_mut() = uses;
     }
 
-    /// Whether both are handles on the same devices.
+    /// Whether both are handles on the same devices at the same places.
     pub fn same(&self, other: &MeshDevice) -> bool {
-        Rc::ptr_eq(&self.inner, &other.inner)
+        Rc::ptr_eq(&self.inner, &other.inner) && self.runtime.same(&other.runtime)
     }
 }
 
 impl std::fmt::Debug for MeshDevice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "MeshDevice({})", self.mesh().describe())
+        let shape: Vec<String> = self.view().shape().sizes().iter().map(usize::to_string).collect();
+        write!(
+            f,
+            "MeshDevice({} grid, {} devices)",
+            shape.join("x"),
+            self.mesh().num_devices()
+        )
     }
 }

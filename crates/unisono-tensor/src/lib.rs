@@ -43,9 +43,12 @@ pub use ops::loss::ReduceType;
 pub use pcc::{assert_with_pcc, pcc};
 pub use rows::Rows;
 pub use tensor::{Dtype, Tensor};
-pub use unisono_mesh::{ComposerConfig, Distribution, MapPlacement, MapperConfig, Mesh, MeshShape, Over, Placement};
+pub use unisono_mesh::{
+    ComposerConfig, Distribution, MapPlacement, MapperConfig, Mesh, MeshCoordinate, MeshShape, MeshView, Over,
+    Placement,
+};
 pub use unisono_runtime::ops::elementwise::{Binary, Unary};
-pub use unisono_runtime::{Backend, Kind, Options, Phase, Runtime};
+pub use unisono_runtime::{Backend, Kind, Leak, Options, Phase, Runtime, Trace};
 
 /// Result of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, TensorError>;

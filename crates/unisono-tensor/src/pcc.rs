@@ -66,8 +66,8 @@ pub fn pcc<A: HostElement, B: HostElement>(a: &[A], b: &[B]) -> Result<f64> {
             return Err(refuse("pcc", what));
         }
     }
-    // Rounding may take it past ±1 by a bit.
-    Ok((both / (square_a.sqrt() * square_b.sqrt())).clamp(-1.0, 1.0))
+    // Squares of f32 leave room for the product. Rounding may take the quotient past ±1 by a bit.
+    Ok((both / (square_a * square_b).sqrt()).clamp(-1.0, 1.0))
 }
 
 /// Asserts that two arrays correlate to at least `least` ([`pcc`]), and gives the correlation.

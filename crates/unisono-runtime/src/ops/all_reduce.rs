@@ -87,7 +87,7 @@ impl Op for AllReduce {
     }
 
     fn group(&self) -> Option<Group> {
-        Some(Group::Axis(self.axis.index))
+        Some(Group::Along(self.axis))
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
@@ -140,7 +140,7 @@ impl Op for RingSum {
     }
 
     fn group(&self) -> Option<Group> {
-        Some(Group::Axis(self.axis.index))
+        Some(Group::Along(self.axis))
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {

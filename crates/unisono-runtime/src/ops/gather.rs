@@ -39,7 +39,7 @@ impl Op for AllGather {
     }
 
     fn group(&self) -> Option<Group> {
-        Some(Group::Axis(self.axis.index))
+        Some(Group::Along(self.axis))
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
@@ -151,7 +151,7 @@ impl Op for Broadcast {
     }
 
     fn group(&self) -> Option<Group> {
-        Some(Group::Axis(self.axis.index))
+        Some(Group::Along(self.axis))
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
@@ -212,7 +212,7 @@ impl Op for SelectRows {
     }
 
     fn group(&self) -> Option<Group> {
-        Some(Group::Axis(self.axis.index))
+        Some(Group::Along(self.axis))
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {

@@ -4,6 +4,7 @@ use super::{Padded, Scheduler};
 use crate::command::Group;
 use crate::report::Phase;
 use crate::task::Task;
+use crate::view::View;
 use std::cell::UnsafeCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +14,9 @@ use unisono_mesh::Mesh;
 pub(crate) struct Entry {
     /// What is to be done.
     pub(crate) task: Task,
-    /// By whom.
+    /// The mesh that it is for; for all other devices the entry is nothing.
+    pub(crate) view: Arc<View>,
+    /// By which of its devices.
     pub(crate) scope: Scope,
     /// Tiles on one device (of one group), above zero.
     pub(crate) tiles: usize,
@@ -23,7 +26,7 @@ pub(crate) struct Entry {
     pub(crate) phase: Phase,
 }
 
-/// Which devices carry out an entry.
+/// Which devices of an entry's view carry it out. Numbers are places of the view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// Each for itself.
@@ -32,7 +35,7 @@ pub(crate) enum Scope {
     Only(usize),
     /// Groups of devices together: `size` devices, `stride` apart.
     Groups {
-        /// Distance in device ids between neighbours in the group.
+        /// Distance in places between neighbours in the group.
         stride: usize,
         /// Devices in a group.
         size: usize,
@@ -48,16 +51,15 @@ impl Scope {
                 stride: 1,
                 size: mesh.num_devices(),
             },
-            Some(Group::Axis(index)) => {
-                let axes = mesh.axes();
+            Some(Group::Along(axis)) => {
                 assert!(
-                    index < axes.len(),
-                    "bug in unisono: axis {index} of {}",
+                    mesh.num_devices().is_multiple_of(axis.stride * axis.size),
+                    "bug in unisono: {axis:?} of {}",
                     mesh.describe()
                 );
                 Scope::Groups {
-                    stride: axes[index + 1..].iter().map(|axis| axis.size).product(),
-                    size: axes[index].size,
+                    stride: axis.stride,
+                    size: axis.size,
                 }
             }
         }
@@ -161,12 +163,12 @@ impl Writer {
             self.head - self.cleared < log.depth() as u64,
             "bug in unisono: a queue overflows"
         );
-        let tiles = entry.tiles;
+        let (devices, tiles) = (entry.view.mesh().num_devices(), entry.tiles);
         // SAFETY: entry `head` is outside tail..head, its slot was cleared, and this is the only writer of the queue.
         unsafe { *log.slot(self.head).get() = Some(entry) };
         self.head += 1;
         log.head.0.store(self.head, Ordering::SeqCst);
-        self.scheduler.written(self.queue, tiles);
+        self.scheduler.written(self.queue, devices, tiles);
     }
 
     /// Drops the entries that have ended everywhere, and the data they hold.

@@ -5,6 +5,9 @@
 //! device has *ended* is its whole position. A log is a ring of bounded length: when the slowest device is that far
 //! behind, the host waits, and works.
 //!
+//! **An entry belongs to a view**, a mesh over some of the devices; a device outside it passes the entry by. So programs on
+//! submeshes run side by side although they stand in one log, as far apart as the log is long.
+//!
 //! **An entry is ready** on a device when the device has ended everything before it in the same queue and, in the other queue, as
 //! many entries as the entry's `wait` says (the host has worked that out from the buffers, see `ledger.rs`). A collective is
 //! ready when that holds for every device of its group; then it runs once for the group, and ends for all of it at once.
@@ -49,7 +52,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use unisono_kernels::isa::Isa;
-use unisono_mesh::Mesh;
 
 /// Keeps what different workers write on different cache lines.
 #[derive(Default)]
@@ -58,7 +60,6 @@ pub(crate) struct Padded<T>(pub(crate) T);
 
 /// What all workers share.
 pub(crate) struct Scheduler {
-    mesh: Mesh,
     arenas: Arenas,
     isa: Isa,
     logs: [Log; 2],
@@ -88,7 +89,6 @@ pub(crate) struct Workers {
 
 /// How the scheduler is to be set up.
 pub(crate) struct Setup {
-    pub(crate) mesh: Mesh,
     pub(crate) arenas: Arenas,
     pub(crate) isa: Isa,
     pub(crate) workers: usize,
@@ -100,7 +100,7 @@ pub(crate) struct Setup {
 impl Workers {
     /// Starts the threads of workers 1 and up; the caller's thread becomes worker 0.
     pub(crate) fn start(setup: Setup) -> Result<(Workers, [Writer; 2]), RuntimeError> {
-        let devices = setup.mesh.num_devices();
+        let devices = setup.arenas.all().len();
         let logs = [Log::new(setup.queue_depth), Log::new(setup.queue_depth)];
         let depth = logs[0].depth();
         let scheduler = Arc::new(Scheduler {
@@ -117,7 +117,6 @@ impl Workers {
             stop: AtomicBool::new(false),
             parkers: (0..setup.workers).map(|_| Parker::default()).collect(),
             busy: (0..setup.workers).map(|_| Padded::default()).collect(),
-            mesh: setup.mesh,
             arenas: setup.arenas,
             isa: setup.isa,
             logs,

@@ -4,6 +4,7 @@ use super::Scheduler;
 use super::log::Scope;
 use crate::error::RuntimeError;
 use crate::queue::Queue;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// What the lock protects.
@@ -120,14 +121,18 @@ impl State {
         }
         *run = None;
         self.runs.retain(|run| *run != (job.device, job.queue));
-        // SAFETY: the device has not ended the entry, and cannot before `pass` below, because this lock is held.
-        let scope = unsafe { s.logs[job.queue].entry(job.index) }.scope;
-        let (stride, size) = match scope {
-            Scope::Groups { stride, size } => (stride, size),
-            Scope::Each | Scope::Only(_) => (1, 1),
-        };
-        for member in 0..size {
-            self.pass(s, job.device + member * stride, job.queue);
+        // SAFETY: the device has not ended the entry, and cannot before it passes it below, because this lock is held; the entry
+        // is not looked at once the last of its devices has.
+        let entry = unsafe { s.logs[job.queue].entry(job.index) };
+        match entry.scope {
+            Scope::Each | Scope::Only(_) => self.pass(s, job.device, job.queue),
+            Scope::Groups { stride, size } => {
+                let view = Arc::clone(&entry.view);
+                let first = view.place(job.device).unwrap_or(0);
+                for member in 0..size {
+                    self.pass(s, view.device(first + member * stride), job.queue);
+                }
+            }
         }
         self.check_goal(s)
     }
@@ -202,16 +207,21 @@ impl State {
             // SAFETY: the entry is written, and this device has not ended it and cannot while the lock is held.
             let entry = unsafe { s.logs[queue].entry(index) };
             let may_begin = |device: &Device| device.ended[queue] == index && device.ended[1 - queue] >= entry.wait;
+            let place = match (entry.view.place(device), entry.scope) {
+                (None, _) => None,
+                (Some(place), Scope::Only(one)) if one != place => None,
+                (place, _) => place,
+            };
+            let Some(place) = place else {
+                self.pass(s, device, queue);
+                self.passed = true;
+                continue;
+            };
             let ready = match entry.scope {
-                Scope::Only(one) if one != device => {
-                    self.pass(s, device, queue);
-                    self.passed = true;
-                    continue;
-                }
                 Scope::Each | Scope::Only(_) => may_begin(&self.devices[device]),
                 Scope::Groups { stride, size } => {
-                    (device / stride).is_multiple_of(size)
-                        && (0..size).all(|member| may_begin(&self.devices[device + member * stride]))
+                    (place / stride).is_multiple_of(size)
+                        && (0..size).all(|member| may_begin(&self.devices[entry.view.device(place + member * stride)]))
                 }
             };
             return ready.then_some(index);

@@ -49,7 +49,7 @@ impl Scheduler {
     fn worker(&self, index: usize) -> Worker {
         Worker {
             index,
-            home: index % self.mesh.num_devices(),
+            home: index % self.arenas.all().len(),
             scratch: Scratch::new(self.isa),
         }
     }
@@ -76,13 +76,13 @@ impl Scheduler {
         }
     }
 
-    /// The host has written an entry of `tiles` tiles for each device to `queue`. Wakes as many sleepers as that may need if a
+    /// The host has written an entry of `tiles` tiles for each of `devices` to `queue`. Wakes as many sleepers as that may need if a
     /// device was waiting for it; if none was, some worker is awake and will come to it.
-    pub(super) fn written(&self, queue: usize, tiles: usize) {
+    pub(super) fn written(&self, queue: usize, devices: usize, tiles: usize) {
         if !self.starved[queue].swap(false, Ordering::SeqCst) || self.sleepers.load(Ordering::SeqCst) == 0 {
             return;
         }
-        let mut wanted = self.mesh.num_devices().saturating_mul(tiles);
+        let mut wanted = devices.saturating_mul(tiles);
         wanted = wanted.saturating_sub(self.spinners.load(Ordering::SeqCst));
         while wanted > 0 {
             let Some(sleeper) = self.lock().wake_any(self) else {
@@ -164,7 +164,10 @@ impl Scheduler {
         // SAFETY: this worker is in the run of the entry, so its device has not ended it and does not before `leave` below.
         let entry = unsafe { self.logs[job.queue].entry(job.index) };
         let op = entry.task.op();
-        let place = Place::new(&self.mesh, job.device, self.arenas.all(), op);
+        let place = entry.view.place(job.device);
+        // Only devices of the entry's view begin it.
+        let place = place.unwrap_or_else(|| unreachable!("bug in unisono: {job:?} on a device outside its view"));
+        let place = Place::new(&entry.view, place, self.arenas.all(), op);
         let handed_out = &self.handed_out[job.device][job.queue].0;
         let scratch = &mut worker.scratch;
         let result = catch_unwind(AssertUnwindSafe(|| {

@@ -68,7 +68,7 @@ pub fn members(mesh: &Mesh, group: Option<Group>, first: usize) -> Vec<usize> {
     match group {
         None => vec![first],
         Some(Group::All) => (0..mesh.num_devices()).collect(),
-        Some(Group::Axis(axis)) => mesh.group(first, &mesh.axes()[axis].name),
+        Some(Group::Along(axis)) => mesh.group(first, &mesh.axes()[axis.index].name),
     }
 }
 
@@ -151,10 +151,7 @@ impl Members {
         let (stride, size) = match group {
             None => (1, 1),
             Some(Group::All) => (1, mesh.num_devices()),
-            Some(Group::Axis(axis)) => {
-                let inner = mesh.axes()[axis + 1..].iter().map(|axis| axis.size).product();
-                (inner, mesh.axes()[axis].size)
-            }
+            Some(Group::Along(axis)) => (axis.stride, axis.size),
         };
         Members { first, stride, size }
     }
