@@ -4,7 +4,7 @@
 mod common;
 
 use common::program::{Program, Style, some_views};
-use common::{Draw, Mix, open, open_with};
+use common::{Draw, open_with};
 use proptest::prelude::*;
 use unisono_runtime::{Kind, Options};
 
@@ -53,6 +53,39 @@ fn stress() {
         seed += 1;
         let index = seed as usize;
         let depth = [2, 4, 64, 1024][index / 3 % 4];
-        run(seed, MESHES[index % MESHES.len()], 1 + index / 5 % 6, 250, depth, index.is_multiple_of(2));
+        run(
+            seed,
+            MESHES[index % MESHES.len()],
+            1 + index / 5 % 6,
+            250,
+            depth,
+            index.is_multiple_of(2),
+        );
+    }
+}
+
+/// Blocks of the whole mesh that come and go beside those of submeshes do not use the arena up.
+#[test]
+fn holes_that_differ_between_submeshes_are_found() {
+    let limit = 4 << 20;
+    let options = Options {
+        memory_limit: Some(limit),
+        ..Options::default()
+    };
+    let all = open_with(&[("dp", 2)], 1, options);
+    let halves: Vec<_> = (0..2)
+        .map(|i| {
+            all.on_view(all.view().submesh(&[1], Some(&[i])).expect("a box"))
+                .expect("of this system")
+        })
+        .collect();
+    let words = limit as usize / 4;
+    for (full, low) in [(0, 1), (1, 0)] {
+        drop(halves[full].alloc(words, Kind::Activation).expect("everything"));
+        let _low = halves[low].alloc(words / 4, Kind::Activation).expect("a quarter");
+        for round in 0..100 {
+            let half = all.alloc(words / 2, Kind::Activation);
+            assert!(half.is_ok(), "round {round}: {half:?}");
+        }
     }
 }

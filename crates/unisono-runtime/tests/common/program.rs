@@ -318,7 +318,11 @@ impl Program {
 
     fn write(&mut self, index: usize, view: usize, from: usize, len: usize, update: bool) {
         let out = self.live[index].buffer.part(from, len);
-        let inputs: Vec<usize> = self.inputs(view, len).into_iter().filter(|input| *input != index).collect();
+        let inputs: Vec<usize> = self
+            .inputs(view, len)
+            .into_iter()
+            .filter(|input| *input != index)
+            .collect();
         let ins: Vec<BufferRef> = inputs
             .iter()
             .map(|input| self.live[*input].buffer.part(0, len))
@@ -415,7 +419,9 @@ impl Program {
         for live in self.live.iter_mut().filter(|live| owns(live.buffer.id)) {
             live.defined = false;
         }
-        let touched = steps.iter().flat_map(|step| step.ins.iter().copied().chain([step.out.0]));
+        let touched = steps
+            .iter()
+            .flat_map(|step| step.ins.iter().copied().chain([step.out.0]));
         let foreign: HashSet<u64> = touched.filter(|id| !owns(*id)).collect();
         assert_eq!(trace.num_commands(), steps.len());
         self.traces.push(Captured {
