@@ -34,7 +34,7 @@ struct Inner {
     /// Mappers and composers in scope.
     defaults: Defaults,
     /// Meshes cut out for distributions: those of one shape share a handle, whatever the number of tensors on them.
-    known: RefCell<Vec<Runtime>>,
+    known: RefCell<HashMap<(Vec<usize>, Mesh), Runtime>>,
 }
 
 impl MeshDevice {
@@ -92,7 +92,7 @@ impl MeshDevice {
                 uses: RefCell::new(HashMap::new()),
                 slots: RefCell::new(HashMap::new()),
                 defaults: Defaults::default(),
-                known: RefCell::new(Vec::new()),
+                known: RefCell::new(HashMap::new()),
             }),
         }
     }
@@ -128,18 +128,13 @@ impl MeshDevice {
         if view == *self.view() {
             return Ok(self.clone());
         }
-        let known = self
-            .inner
-            .known
-            .borrow()
-            .iter()
-            .find(|runtime| *runtime.view() == view)
-            .cloned();
+        let key = (view.devices().to_vec(), view.mesh().clone());
+        let known = self.inner.known.borrow().get(&key).cloned();
         let runtime = match known {
             Some(runtime) => runtime,
             None => {
                 let runtime = self.runtime.on_view(view)?;
-                self.inner.known.borrow_mut().push(runtime.clone());
+                self.inner.known.borrow_mut().insert(key, runtime.clone());
                 runtime
             }
         };
@@ -188,10 +183,8 @@ impl MeshDevice {
     /// # Errors
     /// A failed command, or a mesh that was closed before.
     pub fn close(&self) -> Result<Vec<Leak>> {
-        self.inner
-            .known
-            .borrow_mut()
-            .retain(|known| known.view() != self.view());
+        let key = (self.view().devices().to_vec(), self.mesh().clone());
+        self.inner.known.borrow_mut().remove(&key);
         Ok(self.runtime.close()?)
     }
 
