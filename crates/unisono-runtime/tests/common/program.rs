@@ -38,6 +38,13 @@ struct Captured {
     foreign: HashSet<u64>,
 }
 
+/// What has been captured so far: commands, and buffers made inside as in [`Captured`].
+#[derive(Default)]
+struct Open {
+    steps: Vec<Step>,
+    own: Vec<(u64, usize, usize)>,
+}
+
 /// How a program is to be.
 #[derive(Clone, Copy)]
 pub struct Style {
@@ -56,7 +63,7 @@ pub struct Program {
     /// Elements by buffer and device of the system; nothing on devices that have no part in the buffer.
     values: HashMap<u64, Vec<Vec<u32>>>,
     pending: Vec<(Pending, Vec<u32>)>,
-    capture: Option<(Vec<Step>, Vec<(u64, usize, usize)>)>,
+    capture: Option<Open>,
     traces: Vec<Captured>,
     /// How often a trace was executed, and how often that was refused because a buffer was gone.
     pub executed: usize,
@@ -179,8 +186,8 @@ impl Program {
         let buffer = self.views[view].alloc(len, kind).expect("memory");
         let blank = self.blank(view, len);
         self.values.insert(buffer.id, blank);
-        if let Some((_, own)) = &mut self.capture {
-            own.push((buffer.id, view, len));
+        if let Some(open) = &mut self.capture {
+            open.own.push((buffer.id, view, len));
         }
         self.live.push(Live {
             buffer,
@@ -253,8 +260,8 @@ impl Program {
     fn drop_one(&mut self) {
         let victim = self.draw.below(self.live.len());
         // A buffer from before a capture that is freed inside it is an error, which other tests are for.
-        if let Some((_, own)) = &self.capture
-            && own.iter().all(|(id, ..)| *id != self.live[victim].buffer.id)
+        if let Some(open) = &self.capture
+            && open.own.iter().all(|(id, ..)| *id != self.live[victim].buffer.id)
         {
             return;
         }
@@ -344,7 +351,7 @@ impl Program {
             group: op.group,
         };
         match &mut self.capture {
-            Some((steps, _)) => steps.push(step),
+            Some(open) => open.steps.push(step),
             None => self.interpret(&step),
         }
         let issued = match self.draw.below(3) {
@@ -404,7 +411,7 @@ impl Program {
     /// Captures some commands, on any views, with buffers made and freed meanwhile.
     fn capture(&mut self) {
         self.any_view().begin_capture().expect("no capture is on");
-        self.capture = Some(Default::default());
+        self.capture = Some(Open::default());
         for _ in 0..3 + self.draw.below(12) {
             match self.draw.below(5) {
                 0 if !self.live.is_empty() => self.drop_one(),
@@ -413,7 +420,7 @@ impl Program {
             }
         }
         let trace = self.any_view().end_capture().expect("no buffer is gone");
-        let (steps, own) = self.capture.take().expect("it was on");
+        let Open { steps, own } = self.capture.take().expect("it was on");
         let owns = |id: u64| own.iter().any(|(known, ..)| *known == id);
         // Nothing of it has been run yet.
         for live in self.live.iter_mut().filter(|live| owns(live.buffer.id)) {
