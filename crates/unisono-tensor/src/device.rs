@@ -1,5 +1,6 @@
 //! A mesh opened for tensors.
 
+use crate::distributed::Defaults;
 use crate::{Result, Rows};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -30,6 +31,10 @@ struct Inner {
     /// Slots of gradients over a batch, by (sequences, devices, sequences pushed at a time): every weight of a model asks
     /// the same.
     slots: RefCell<HashMap<(usize, usize, usize), usize>>,
+    /// Mappers and composers in scope.
+    defaults: Defaults,
+    /// Meshes cut out for distributions: those of one shape share a handle, whatever the number of tensors on them.
+    known: RefCell<Vec<Runtime>>,
 }
 
 impl MeshDevice {
@@ -86,6 +91,8 @@ impl MeshDevice {
                 step: Cell::new(0),
                 uses: RefCell::new(HashMap::new()),
                 slots: RefCell::new(HashMap::new()),
+                defaults: Defaults::default(),
+                known: RefCell::new(Vec::new()),
             }),
         }
     }
@@ -114,6 +121,36 @@ impl MeshDevice {
             runtime: self.runtime.on_view(view)?,
             inner: Rc::clone(&self.inner),
         })
+    }
+
+    /// As [`MeshDevice::on_view`]; one handle serves all who ask for the same view.
+    pub(crate) fn known_view(&self, view: MeshView) -> Result<MeshDevice> {
+        if view == *self.view() {
+            return Ok(self.clone());
+        }
+        let known = self
+            .inner
+            .known
+            .borrow()
+            .iter()
+            .find(|runtime| *runtime.view() == view)
+            .cloned();
+        let runtime = match known {
+            Some(runtime) => runtime,
+            None => {
+                let runtime = self.runtime.on_view(view)?;
+                self.inner.known.borrow_mut().push(runtime.clone());
+                runtime
+            }
+        };
+        Ok(MeshDevice {
+            runtime,
+            inner: Rc::clone(&self.inner),
+        })
+    }
+
+    pub(crate) fn defaults(&self) -> &Defaults {
+        &self.inner.defaults
     }
 
     /// The box of `shape` at `offset` (by default the first corner). Its devices are those of this mesh: programs on submeshes that
@@ -151,6 +188,10 @@ impl MeshDevice {
     /// # Errors
     /// A failed command, or a mesh that was closed before.
     pub fn close(&self) -> Result<Vec<Leak>> {
+        self.inner
+            .known
+            .borrow_mut()
+            .retain(|known| known.view() != self.view());
         Ok(self.runtime.close()?)
     }
 
@@ -296,6 +337,16 @@ impl MeshDevice {
 
     pub(crate) fn set_uses(&self, uses: HashMap<(u64, &'static str), usize>) {
         *self.inner.uses.borrow_mut() = uses;
+    }
+
+    /// The mesh in words with the ids of its devices, the first of many.
+    pub(crate) fn with_ids(&self) -> String {
+        const SHOWN: usize = 8;
+        let ids = self.view().ids();
+        let first = &ids[..ids.len().min(SHOWN)];
+        let more = if ids.len() > SHOWN { ", …" } else { "" };
+        let first: Vec<String> = first.iter().map(usize::to_string).collect();
+        format!("{self:?} on devices [{}{more}]", first.join(", "))
     }
 
     /// Whether both are handles on the same devices at the same places.
