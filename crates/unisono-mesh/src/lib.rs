@@ -10,7 +10,7 @@
 //! - [`MeshView`]: a mesh laid over devices of a system; submeshes, reshaping, orders.
 //! - [`draw`](mod@draw): meshes, distributed tensors and descriptors drawn for the terminal and as SVG.
 //! - [`schedule`]: who sends what to whom in a collective, step by step, and what it costs.
-//! - [`machine`]: this machine's sockets, NUMA nodes, cores and caches; [`topology`]: the matrix of pairs.
+//! - [`cpu_topology`]: this machine's sockets, NUMA nodes, cores and caches; [`topology`]: the matrix of pairs.
 //! - [`visible`]: which devices `TT_VISIBLE_DEVICES` shows, and the cores that they have to themselves.
 //!
 //! Nothing here knows of threads or numbers. Every fallible function answers with a [`MeshError`],
@@ -27,11 +27,11 @@
 //! ```
 
 mod composition;
+pub mod cpu_topology;
 pub mod descriptor;
 mod distribution;
 pub mod draw;
 mod error;
-pub mod machine;
 mod mesh;
 mod order;
 mod placement;

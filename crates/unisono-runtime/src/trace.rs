@@ -286,7 +286,7 @@ impl Host {
         let compute = Queue::Compute as usize;
         // To the rest of the program the trace is its last command.
         let last = self.issued[compute] + count;
-        let mut wait = body.marks.0[1 - compute];
+        let mut wait = body.marks.join(self.ledger.freed_of_trace(body.id)).0[1 - compute];
         for (buffer, written, name) in &body.foreign {
             wait = wait.max(match written {
                 true => self.ledger.write(*buffer, compute, last, name),

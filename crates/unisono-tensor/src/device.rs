@@ -1,5 +1,6 @@
 //! A mesh opened for tensors.
 
+use crate::distributed::Defaults;
 use crate::tensor::Meta;
 use crate::{Result, Rows, Tensor};
 use std::cell::{Cell, RefCell};
@@ -57,6 +58,10 @@ struct Inner {
     /// Slots of gradients over a batch, by (sequences, devices, sequences pushed at a time): every weight of a model asks
     /// the same.
     slots: RefCell<HashMap<(usize, usize, usize), usize>>,
+    /// Mappers and composers in scope.
+    defaults: Defaults,
+    /// Meshes cut out for distributions: those of one shape share a handle, whatever the number of tensors on them.
+    known: RefCell<HashMap<(Vec<usize>, Mesh), Runtime>>,
 }
 
 impl MeshDevice {
@@ -117,6 +122,8 @@ impl MeshDevice {
                 links: RefCell::default(),
                 posts: RefCell::default(),
                 slots: RefCell::new(HashMap::new()),
+                defaults: Defaults::default(),
+                known: RefCell::new(HashMap::new()),
             }),
         }
     }
@@ -145,6 +152,31 @@ impl MeshDevice {
             runtime: self.runtime.on_view(view)?,
             inner: Rc::clone(&self.inner),
         })
+    }
+
+    /// As [`MeshDevice::on_view`]; one handle serves all who ask for the same view.
+    pub(crate) fn known_view(&self, view: MeshView) -> Result<MeshDevice> {
+        if view == *self.view() {
+            return Ok(self.clone());
+        }
+        let key = (view.devices().to_vec(), view.mesh().clone());
+        let known = self.inner.known.borrow().get(&key).cloned();
+        let runtime = match known {
+            Some(runtime) => runtime,
+            None => {
+                let runtime = self.runtime.on_view(view)?;
+                self.inner.known.borrow_mut().insert(key, runtime.clone());
+                runtime
+            }
+        };
+        Ok(MeshDevice {
+            runtime,
+            inner: Rc::clone(&self.inner),
+        })
+    }
+
+    pub(crate) fn defaults(&self) -> &Defaults {
+        &self.inner.defaults
     }
 
     /// The box of `shape` at `offset` (by default the first corner). Its devices are those of this mesh: programs on submeshes that
@@ -182,6 +214,8 @@ impl MeshDevice {
     /// # Errors
     /// A failed command, or a mesh that was closed before.
     pub fn close(&self) -> Result<Vec<Leak>> {
+        let key = (self.view().devices().to_vec(), self.mesh().clone());
+        self.inner.known.borrow_mut().remove(&key);
         Ok(self.runtime.close()?)
     }
 
@@ -390,6 +424,16 @@ impl MeshDevice {
 
     pub(crate) fn set_uses(&self, uses: HashMap<(u64, &'static str), usize>) {
         *self.inner.uses.borrow_mut() = uses;
+    }
+
+    /// The mesh in words with the ids of its devices, the first of many.
+    pub(crate) fn with_ids(&self) -> String {
+        const SHOWN: usize = 8;
+        let ids = self.view().ids();
+        let first = &ids[..ids.len().min(SHOWN)];
+        let more = if ids.len() > SHOWN { ", …" } else { "" };
+        let first: Vec<String> = first.iter().map(usize::to_string).collect();
+        format!("{self:?} on devices [{}{more}]", first.join(", "))
     }
 
     /// Whether both are handles on the same devices at the same places.

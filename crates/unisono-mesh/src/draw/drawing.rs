@@ -1,6 +1,6 @@
 //! What a drawing consists of, and its rendering as text.
 
-use super::{Table, clean};
+use super::{Table, clean, counted};
 
 /// Lines of text, panels, tables and graphs, one below the other.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -39,8 +39,10 @@ pub struct GraphEdge {
     pub from: usize,
     /// Index of the other node.
     pub to: usize,
-    /// What is known of it, such as `8 channels`.
+    /// What is known of it, such as `8 channels STRICT`.
     pub label: String,
+    /// The same in a few characters, to stand on a line of the SVG.
+    pub short: String,
 }
 
 /// The edges that a text shows before it leaves some out.
@@ -95,7 +97,7 @@ impl Drawing {
                 Block::Line(text) => lines.push(vec![(clean(text), None)]),
                 Block::Panel { title, lines: inside } => panel(title, inside, &mut lines),
                 Block::Table(table) => table.lines(&mut lines),
-                Block::Graph { nodes, edges } => graph(nodes, edges, &mut lines),
+                Block::Graph { nodes, edges } => lines.extend(edge_lines(nodes, edges).map(|line| vec![(line, None)])),
             }
         }
         lines
@@ -114,21 +116,22 @@ fn panel(title: &str, inside: &[String], lines: &mut Vec<Vec<Span>>) {
     lines.push(vec![(format!("└{}┘", "─".repeat(width)), None)]);
 }
 
-fn graph(nodes: &[String], edges: &[GraphEdge], lines: &mut Vec<Vec<Span>>) {
+/// The edges of a graph in words, a line each; of many the first, and how many more there are.
+pub(super) fn edge_lines(nodes: &[String], edges: &[GraphEdge]) -> impl Iterator<Item = String> {
     let name = |index: usize| nodes.get(index).map_or("?", String::as_str);
+    let shown = &edges[..edges.len().min(MAX_EDGES)];
     let widest = |end: fn(&GraphEdge) -> usize| {
-        let widths = edges.iter().take(MAX_EDGES).map(|edge| name(end(edge)).chars().count());
+        let widths = shown.iter().map(|edge| name(end(edge)).chars().count());
         widths.max().unwrap_or(0)
     };
     let (from, to) = (widest(|edge| edge.from), widest(|edge| edge.to));
-    for edge in edges.iter().take(MAX_EDGES) {
-        let text = format!("  {:<from$} ── {:<to$}  {}", name(edge.from), name(edge.to), edge.label);
-        lines.push(vec![(clean(&text), None)]);
-    }
-    if edges.len() > MAX_EDGES {
-        let left = edges.len() - MAX_EDGES;
-        lines.push(vec![(format!("  … and {left} more connections"), None)]);
-    }
+    let line = move |edge: &GraphEdge| {
+        let (a, b) = (name(edge.from), name(edge.to));
+        clean(&format!("  {a:<from$} ── {b:<to$}  {}", edge.label))
+    };
+    let left = edges.len() - shown.len();
+    let more = (left > 0).then(|| format!("  … and {}", counted(left, "more connection")));
+    shown.iter().map(line).chain(more)
 }
 
 /// Backgrounds on which black can be read: the colour's number among a terminal's 256, and the same for SVG.

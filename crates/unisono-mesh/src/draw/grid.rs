@@ -1,7 +1,7 @@
 //! How the devices of a mesh become tables of a given width: roomy cells where they fit, cells of just the id where they do
 //! not, and a part of the mesh, with a sentence, where even those are too many.
 
-use super::{CELL, Drawing, Links, Table, TableCell, counted};
+use super::{Drawing, Links, Table, TableCell, counted};
 
 /// Rows of short cells that a mesh may take, over all tables and bands of columns, before it is summarised.
 const MAX_LINES: usize = 64;
@@ -22,6 +22,8 @@ pub(super) struct Grid<'a> {
     pub roomy: &'a dyn Fn(usize) -> TableCell,
     /// The cell of a device in one short line.
     pub short: &'a dyn Fn(usize) -> TableCell,
+    /// The width of a roomy cell where there is room, in characters.
+    pub cell: usize,
     /// Rows and columns of the blocks that heavy lines part; `None` for none.
     pub blocks: Option<(usize, usize)>,
     /// How neighbours are joined.
@@ -103,7 +105,7 @@ impl Part<'_> {
         let devices = 0..self.tables * self.rows * self.columns;
         let needed = devices.flat_map(|device| (self.grid.roomy)(device).lines);
         let needed = needed.map(|line| line.chars().count()).max().unwrap_or(0);
-        (needed <= fit).then(|| CELL.max(needed + 2).min(fit))
+        (needed <= fit).then(|| self.grid.cell.max(needed + 2).min(fit))
     }
 
     fn ring_margin(&self) -> usize {
@@ -135,10 +137,14 @@ impl Part<'_> {
             let even = self.columns.div_ceil(bands);
             for start in (0..self.columns).step_by(even) {
                 let end = (start + even).min(self.columns);
+                let which = match end - start {
+                    1 => format!("column {start}"),
+                    _ => format!("columns {start} to {}", end - 1),
+                };
                 let title = match (bands, start) {
                     (1, _) => title.clone(),
-                    (_, 0) => format!("{title}, columns 0 to {}", end - 1),
-                    _ => format!("columns {start} to {}", end - 1),
+                    (_, 0) => format!("{title}, {which}"),
+                    _ => which,
                 };
                 let shown = all(start, end);
                 drawing.table(self.table(title, first, &all(0, self.rows), &shown, cell, Cells::Short));

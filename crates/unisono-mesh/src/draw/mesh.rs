@@ -1,7 +1,7 @@
 //! The devices of an open mesh, and of the whole system.
 
 use super::grid::{Cells, Grid, lay_out, legend};
-use super::{Drawing, TableCell};
+use super::{CELL, Drawing, TableCell};
 use crate::MeshShape;
 
 /// What is known of one device of a drawing.
@@ -93,6 +93,7 @@ pub(super) fn grid(title: &str, shape: &MeshShape, cells: &[Cell], width: usize,
         sizes: shape.sizes(),
         roomy: &|device| cell(device).roomy(coordinate(device)),
         short: &|device| cell(device).short(),
+        cell: CELL,
         blocks: None,
         links: None,
     };

@@ -5,6 +5,7 @@
 //!
 //! The drawings follow `visualize_mesh_device`, `visualize_system_mesh` and `visualize_tensor` of TT-NN.
 
+mod descriptor;
 mod drawing;
 mod grid;
 mod mesh;
@@ -13,6 +14,8 @@ mod svg;
 mod table;
 mod tensor;
 
+pub(crate) use descriptor::rate;
+pub use descriptor::show;
 pub use drawing::{Block, Drawing, GraphEdge};
 pub(crate) use grid::ranges;
 pub use mesh::{Cell, mesh_device, system_mesh};

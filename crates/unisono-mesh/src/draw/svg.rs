@@ -1,6 +1,6 @@
 //! A drawing as SVG: one self-contained text, its letters those of whatever monospaced font the viewer has.
 
-use super::drawing::hex;
+use super::drawing::{edge_lines, hex};
 use super::{Block, Drawing, GraphEdge, Table, clean};
 use std::fmt::Write;
 
@@ -58,7 +58,7 @@ impl Page {
     fn panel(&mut self, title: &str, lines: &[String]) {
         let widest = lines.iter().map(|line| length(line)).fold(length(title), f64::max);
         let (width, height) = (widest + 2.0 * CHARACTER, LINE * (lines.len() as f64 + 1.5));
-        self.rect(MARGIN, self.y, width, height, "#f4f4f4");
+        self.rect((MARGIN, self.y), (width, height), "#f4f4f4", EDGE);
         for (index, line) in std::iter::once(title)
             .chain(lines.iter().map(String::as_str))
             .enumerate()
@@ -106,7 +106,8 @@ impl Page {
                 self.write(MARGIN, y(row) + height / 2.0 + 5.0, "start", label);
             }
             for (column, cell) in cells.iter().enumerate() {
-                self.rect(x(column), y(row), width, height, cell.colour.map_or("#ffffff", hex));
+                let fill = cell.colour.map_or("#ffffff", hex);
+                self.rect((x(column), y(row)), (width, height), fill, EDGE);
                 for (line, text) in cell.lines.iter().enumerate() {
                     let baseline = y(row) + LINE * (line as f64 + 0.75) + 3.0;
                     self.write(x(column) + width / 2.0, baseline, "middle", text);
@@ -116,11 +117,11 @@ impl Page {
         let bottom = y(rows.saturating_sub(1)) + height;
         for column in &table.heavy_columns {
             let at = x(*column) + width + gap / 2.0;
-            self.heavy((at, top - 4.0), (at, bottom + 4.0));
+            self.heavy((at, top), (at, bottom));
         }
         for row in &table.heavy_rows {
             let at = y(*row) + height + gap / 2.0;
-            self.heavy((left - 4.0, at), (left + inside + 4.0, at));
+            self.heavy((left, at), (left + inside, at));
         }
         self.y = bottom + MARGIN + if ring.ring_rows { GAP } else { 0.0 };
     }
@@ -158,36 +159,35 @@ impl Page {
             return;
         }
         let widest = nodes.iter().map(|name| length(name)).fold(0.0, f64::max) + 2.0 * CHARACTER;
-        // Far enough apart that neighbours on the circle do not touch.
-        let count = nodes.len() as f64;
-        let radius = if nodes.len() == 1 {
-            0.0
-        } else {
-            (count * (widest + 24.0) / std::f64::consts::TAU).max(widest)
-        };
-        let (center_x, center_y) = (MARGIN + radius + widest, self.y + radius + 2.0 * LINE);
-        let points: Vec<(f64, f64)> = circle(nodes.len())
-            .into_iter()
-            .map(|(x, y)| (center_x + radius * x, center_y + radius * y))
+        // Far enough apart that neighbours on the circle do not touch, and with room for what stands on the lines.
+        let around = nodes.len() as f64 * (widest + 2.0 * GAP) / std::f64::consts::TAU;
+        let radius = if nodes.len() == 1 { 0.0 } else { around.max(120.0) };
+        let center = (MARGIN + radius + widest / 2.0, self.y + radius + 2.0 * LINE);
+        let points = circle(nodes.len()).into_iter();
+        let points: Vec<(f64, f64)> = points
+            .map(|(x, y)| (center.0 + radius * x, center.1 + radius * y))
             .collect();
-        for edge in edges {
-            let (Some(from), Some(to)) = (points.get(edge.from), points.get(edge.to)) else {
-                continue;
-            };
+        let ends = |edge: &GraphEdge| Some((*points.get(edge.from)?, *points.get(edge.to)?));
+        for (from, to) in edges.iter().filter_map(ends) {
             self.stroke(&format!("M{:.1} {:.1}L{:.1} {:.1}", from.0, from.1, to.0, to.1), EDGE);
         }
         for edge in edges {
-            if let (Some(from), Some(to)) = (points.get(edge.from), points.get(edge.to)) {
-                let (x, y) = ((from.0 + to.0) / 2.0, (from.1 + to.1) / 2.0);
-                self.write(x, y, "middle", &edge.label);
-            }
+            let Some((from, to)) = ends(edge) else { continue };
+            // Not in the middle, where many lines cross.
+            let (x, y) = (from.0 + (to.0 - from.0) * 0.4, from.1 + (to.1 - from.1) * 0.4);
+            let width = length(&edge.short) + 4.0;
+            self.rect((x - width / 2.0, y - 8.0), (width, 16.0), "#ffffff", "none");
+            self.write(x, y + 4.0, "middle", &edge.short);
         }
         for ((x, y), name) in points.iter().zip(nodes) {
-            self.rect(x - widest / 2.0, y - LINE, widest, 2.0 * LINE, "#e8f0ff");
+            self.rect((x - widest / 2.0, y - LINE), (widest, 2.0 * LINE), "#e8f0ff", EDGE);
             self.write(*x, y + 5.0, "middle", name);
         }
-        self.grow(center_x + radius + widest);
-        self.y = center_y + radius + 2.0 * LINE + MARGIN;
+        self.grow(center.0 + radius + widest / 2.0);
+        self.y = center.1 + radius + 2.0 * LINE;
+        for line in edge_lines(nodes, edges) {
+            self.line(&line);
+        }
     }
 
     fn write(&mut self, x: f64, y: f64, anchor: &str, text: &str) {
@@ -201,10 +201,10 @@ impl Page {
         }
     }
 
-    fn rect(&mut self, x: f64, y: f64, width: f64, height: f64, fill: &str) {
+    fn rect(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), fill: &str, stroke: &str) {
         let _ = writeln!(
             self.text,
-            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{fill}\" stroke=\"{EDGE}\"/>"
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{fill}\" stroke=\"{stroke}\"/>"
         );
     }
 

@@ -209,7 +209,7 @@ impl Fabric {
                 if self.wraps(along) {
                     size / 2
                 } else {
-                    place.max(size - 1 - place)
+                    place.max((size - 1).abs_diff(place))
                 }
             })
             .sum()

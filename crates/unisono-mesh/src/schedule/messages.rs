@@ -104,7 +104,8 @@ impl Send {
 
 /// Number of chunks that a collective of `n` devices cuts its data into, and the bytes of each for a payload of `bytes`.
 ///
-/// Chunks of equal size; where the bytes do not divide, rounded up to whole bytes.
+/// Chunks of equal size; where the bytes do not divide, rounded up to whole bytes. The collective's devices are those of the
+/// group; [`Collective::check`] says whether they are.
 pub fn chunk_bytes(collective: &Collective, fabric: &Fabric, algorithm: Algorithm, bytes: u64) -> (usize, u64) {
     let n = fabric.num_devices();
     let part = |count: usize| bytes.div_ceil(count as u64);

@@ -61,16 +61,22 @@
 mod build;
 mod collected;
 mod collective;
+mod explain;
 mod fabric;
+mod forms;
 mod loads;
 mod messages;
+mod note;
 mod simulate;
 mod traffic;
 mod tree;
 
 pub use collective::{Algorithm, Collective, Reduction};
+pub use explain::{Question, explain};
 pub use fabric::{Fabric, Link, Topology};
+pub use forms::{ClosedForm, Form};
 pub use messages::{MAX_LISTED, Part, Schedule, Send, Step, chunk_bytes};
+pub use note::topology_for;
 pub use simulate::Holdings;
 pub use traffic::{Count, Traffic, link_bytes, traffic};
 pub use tree::CanonicalTree;

@@ -2,7 +2,7 @@
 
 use super::build::shifted;
 use super::messages::is_whole;
-use super::{Algorithm, Collective, Part, Schedule};
+use super::{Algorithm, Collective, Part, Schedule, Send};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -118,43 +118,60 @@ impl Schedule {
     }
 
     fn run(&self, steps: usize) -> Result<Vec<Holdings>, String> {
-        let n = self.num_devices();
-        let whole: Vec<Range<usize>> = std::iter::once(0..n).collect();
         let mut holds = self.holds_first();
-        for (i, step) in self.steps.iter().take(steps).enumerate() {
-            let before = holds.clone();
-            for send in &step.sends {
-                let (from, to) = (send.from, send.to);
-                let who = || format!("step {}, the message from {from} to {to}", i + 1);
-                if let Some(link) = send.links().find(|link| !self.fabric.joined(*link)) {
-                    return Err(format!("{}: no link joins {} and {}", who(), link.from, link.to));
-                }
-                for Part { chunk, combines } in &send.parts {
-                    let combines = if combines.is_empty() { &whole } else { combines };
-                    if !before[from].can_make(combines, *chunk) {
-                        return Err(format!(
-                            "{}: {from} does not hold its part {combines:?} of chunk {chunk}",
-                            who()
-                        ));
-                    }
-                    let pieces = holds[to].chunks.entry(*chunk).or_default();
-                    if is_whole(combines, n) {
-                        *pieces = vec![combines.to_vec()];
-                    } else if pieces
-                        .iter()
-                        .flatten()
-                        .any(|range| range.clone().any(|device| contains(combines, device)))
-                    {
-                        return Err(format!(
-                            "{}: {to} holds values of chunk {chunk} already that come with {combines:?}",
-                            who()
-                        ));
-                    } else {
-                        pieces.push(combines.to_vec());
-                    }
-                }
-            }
+        for step in 0..steps.min(self.steps.len()) {
+            self.advance(&mut holds, step)?;
         }
         Ok(holds)
     }
+
+    /// Carries one step out.
+    pub(super) fn advance(&self, holds: &mut [Holdings], step: usize) -> Result<(), String> {
+        let n = self.num_devices();
+        let whole: Vec<Range<usize>> = std::iter::once(0..n).collect();
+        // All messages of a step leave before one arrives.
+        let sends = &self.steps[step].sends;
+        for send in sends {
+            if let Some(link) = send.links().find(|link| !self.fabric.joined(*link)) {
+                let (from, to) = (link.from, link.to);
+                return Err(format!("{}: no link joins {from} and {to}", named(step, send)));
+            }
+            for Part { chunk, combines } in &send.parts {
+                let combines = if combines.is_empty() { &whole } else { combines };
+                if !holds[send.from].can_make(combines, *chunk) {
+                    let (who, from) = (named(step, send), send.from);
+                    return Err(format!(
+                        "{who}: {from} does not hold its part {combines:?} of chunk {chunk}"
+                    ));
+                }
+            }
+        }
+        for send in sends {
+            for Part { chunk, combines } in &send.parts {
+                let combines = if combines.is_empty() { &whole } else { combines };
+                let pieces = holds[send.to].chunks.entry(*chunk).or_default();
+                if is_whole(combines, n) {
+                    *pieces = vec![combines.clone()];
+                } else if pieces
+                    .iter()
+                    .flatten()
+                    .cloned()
+                    .flatten()
+                    .any(|device| contains(combines, device))
+                {
+                    let (who, to) = (named(step, send), send.to);
+                    return Err(format!(
+                        "{who}: {to} holds values of chunk {chunk} already that come with {combines:?}"
+                    ));
+                } else {
+                    pieces.push(combines.clone());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn named(step: usize, send: &Send) -> String {
+    format!("step {}, the message from {} to {}", step + 1, send.from, send.to)
 }

@@ -76,7 +76,8 @@ impl Count {
 
 /// What a collective with a payload of `bytes` costs; the numbers of [`Schedule`](super::Schedule) for groups of any size.
 ///
-/// The time grows as n log n. Who counts the same group again and again keeps its [`Count`].
+/// The time grows as the number of links, for sums on a ring of n devices as n²; who counts the same group again and again
+/// keeps its [`Count`].
 ///
 /// # Errors
 /// Those of [`Collective::check`]; [`MeshError::TooManyLinks`] for `num_links` 0.
@@ -87,6 +88,7 @@ pub fn traffic(
     bytes: u64,
     num_links: usize,
 ) -> Result<Traffic, MeshError> {
+    collective.check(fabric.num_devices(), algorithm)?;
     check_links(num_links, num_links.max(1))?;
     let (_, size) = chunk_bytes(collective, fabric, algorithm, bytes);
     Ok(Count::of(collective, fabric, algorithm)?.traffic(size, num_links))

@@ -12,7 +12,7 @@ pub const SYSTEM: &str = "/sys/devices/system";
 
 /// The processors that may be used, and where they lie.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Machine {
+pub struct CpuTopology {
     /// The logical processors, ascending.
     pub processors: Vec<Processor>,
     /// The NUMA nodes that have memory or one of the processors, ascending. Empty where the system does not say.
@@ -63,10 +63,10 @@ const MAX_NUMBER: usize = 65_536;
 /// A file of the description is read up to here.
 const MAX_BYTES: u64 = 1 << 20;
 
-impl Machine {
+impl CpuTopology {
     /// Reads the description below `system` ([`SYSTEM`]; tests have trees of their own). `allowed` are the processors that this
     /// process may use; none means all that are online. Files that are missing or garbled cost detail, nothing else.
-    pub fn read(system: &Path, allowed: &[usize]) -> Machine {
+    pub fn read(system: &Path, allowed: &[usize]) -> CpuTopology {
         let cpus = system.join("cpu");
         let online = list(&cpus.join("online")).unwrap_or_else(|| present(&cpus));
         let mut ids: Vec<usize> = match (allowed, online.as_slice()) {
@@ -81,7 +81,7 @@ impl Machine {
         ids.dedup();
         let nodes = nodes(&system.join("node"), &ids);
         let processors = ids.iter().map(|id| processor(&cpus, *id, &nodes)).collect();
-        Machine { processors, nodes }
+        CpuTopology { processors, nodes }
     }
 
     /// The cores, each as its processors among those that may be used.

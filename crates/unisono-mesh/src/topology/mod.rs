@@ -1,5 +1,9 @@
 //! Which device is how near to which: the matrix of pairs, as `nvidia-smi topo -m` prints it.
 
+mod links;
+
+pub use links::of_descriptor;
+
 use crate::draw::clean;
 
 /// Things in rows and columns, and for each pair a short code of what joins them.

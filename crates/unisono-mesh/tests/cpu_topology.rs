@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use unisono_mesh::machine::{Machine, parse_processors};
+use unisono_mesh::cpu_topology::{CpuTopology, parse_processors};
 
 /// A folder that goes when the test ends.
 struct Tree(PathBuf);
 
 impl Tree {
     fn new(name: &str) -> Tree {
-        let path = std::env::temp_dir().join(format!("unisono-machine-{}-{name}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("unisono-cpu-topology-{}-{name}", std::process::id()));
         fs::create_dir_all(&path).expect("the folder can be made");
         Tree(path)
     }
@@ -48,8 +48,8 @@ impl Tree {
         );
     }
 
-    fn read(&self, allowed: &[usize]) -> Machine {
-        Machine::read(&self.0, allowed)
+    fn read(&self, allowed: &[usize]) -> CpuTopology {
+        CpuTopology::read(&self.0, allowed)
     }
 }
 
@@ -177,11 +177,11 @@ fn only_processors_that_may_be_used_and_are_online_count() {
 
 #[test]
 fn what_is_missing_costs_detail_only() {
-    let nothing = Machine::read(Path::new("/nonexistent"), &[]);
+    let nothing = CpuTopology::read(Path::new("/nonexistent"), &[]);
     assert_eq!(nothing.processors, []);
     assert_eq!(nothing.describe(), ["0 cores, 0 logical processors (none)"]);
     assert_eq!(nothing.matrix(80).names, [""; 0]);
-    let ids = Machine::read(Path::new("/nonexistent"), &[2, 3]);
+    let ids = CpuTopology::read(Path::new("/nonexistent"), &[2, 3]);
     assert_eq!(ids.describe(), ["2 cores, 2 logical processors (2-3)"]);
     assert_eq!((ids.code(0, 0), ids.code(0, 1)), ("X", "?"));
     assert!(ids.matrix(80).text(80).contains("CPU2"));
@@ -250,7 +250,7 @@ fn lists_of_processors_are_read() {
 #[test]
 #[cfg(target_os = "linux")]
 fn this_machine_answers() {
-    let machine = Machine::read(Path::new(unisono_mesh::machine::SYSTEM), &[]);
+    let machine = CpuTopology::read(Path::new(unisono_mesh::cpu_topology::SYSTEM), &[]);
     if let [first, ..] = machine.processors.as_slice() {
         assert!(first.siblings.contains(&first.id), "{machine:?}");
         assert!(machine.matrix(100).text(100).contains('X'));
