@@ -2,7 +2,10 @@
 
 use proptest::prelude::*;
 use unisono_kernels::element::Bf16;
-use unisono_tensor::distributed::distribute;
+use unisono_tensor::distributed::{
+    combine_device_tensors, distribute, get_device_tensors, visualize_mesh_device, visualize_system_mesh,
+    visualize_tensor,
+};
 use unisono_tensor::{
     ComposerConfig, HostTensor, MapPlacement, MapperConfig, MeshDevice, MeshShape, Options, Placement, Tensor,
 };
@@ -40,7 +43,7 @@ fn counted(shape: &[usize]) -> HostTensor {
     HostTensor::new(&values, shape).expect("valid")
 }
 
-fn text<T: std::fmt::Debug>(result: unisono_tensor::Result<T>) -> String {
+fn refusal<T: std::fmt::Debug>(result: unisono_tensor::Result<T>) -> String {
     result.expect_err("it must be refused").to_string()
 }
 
@@ -212,33 +215,33 @@ fn misuse_is_refused_in_words() {
     let x = counted(&[4, 4]);
     let whole = device.from_host(&x).expect("placed");
     assert!(
-        text(whole.to_host())
+        refusal(whole.to_host())
             .starts_with("to_host: along axis 0 of the distribution [2, 2] each of 2 devices holds a copy")
     );
     let elsewhere = distribute(&x, &MapperConfig::shard(0), &shape(&[4])).expect("dealt out");
     assert_eq!(
-        text(elsewhere.to_device(&device)),
+        refusal(elsewhere.to_device(&device)),
         "to_device: the array was dealt out over the mesh [4] but the device is a mesh [2, 2]; distribute it over that"
     );
     assert_eq!(
-        text(whole.copy_from_host(&counted(&[2, 2]))),
+        refusal(whole.copy_from_host(&counted(&[2, 2]))),
         "copy_from_host: HostTensor([2, 2], f32) into a tensor [4, 4] of f32; shape and kind must be equal"
     );
-    assert!(text(device.distribute(&counted(&[5, 4]), &MapperConfig::grid(Some(0), None))).contains("equal shape"));
-    assert!(text(whole.read_shard(4)).contains('4'));
+    assert!(refusal(device.distribute(&counted(&[5, 4]), &MapperConfig::grid(Some(0), None))).contains("equal shape"));
+    assert!(refusal(whole.read_shard(4)).contains('4'));
     // Placements, meshes and orders that differ do not mix.
     let other = open(&[2, 2]).from_host(&x).expect("placed");
-    assert!(text(whole.add(&other)).contains("two meshes"));
+    assert!(refusal(whole.add(&other)).contains("two meshes"));
     let line = device.reshape(&[1, 4]).expect("a line").from_host(&x).expect("placed");
-    assert!(text(whole.add(&line)).contains("two meshes"));
+    assert!(refusal(whole.add(&line)).contains("two meshes"));
     let halves = device.create_submeshes(&[1, 2]).expect("submeshes");
     let parts: Vec<Tensor> = halves.iter().map(|half| half.from_host(&x).expect("placed")).collect();
     assert_eq!(
-        text(parts[0].add(&parts[1])),
+        refusal(parts[0].add(&parts[1])),
         "add: the tensors live on two meshes, MeshDevice(1x2 grid, 2 devices) on devices [0, 1] and MeshDevice(1x2 grid, 2 \
          devices) on devices [2, 3]; both must be on one"
     );
-    assert!(text(Tensor::concat(&[&parts[0], &parts[1]], 0)).contains("two meshes"));
+    assert!(refusal(Tensor::concat(&[&parts[0], &parts[1]], 0)).contains("two meshes"));
     let cut = device
         .distribute(&x, &MapperConfig::grid(Some(0), None))
         .expect("placed");
@@ -246,4 +249,144 @@ fn misuse_is_refused_in_words() {
         .distribute(&x, &MapperConfig::grid(None, Some(0)))
         .expect("placed");
     assert!(cut.add(&otherwise).is_err());
+}
+
+#[test]
+fn a_tensor_prints_device_by_device() {
+    let device = open(&[2, 2]);
+    let half = device.create_submesh(&[2, 1], Some(&[0, 1])).expect("a submesh");
+    let t = half
+        .distribute(&counted(&[2, 3]), &MapperConfig::grid(Some(0), None))
+        .expect("placed");
+    assert_eq!(
+        t.to_string(),
+        "device 1 (0, 0): [0:1, :]
+  [[0.0, 1.0, 2.0]]
+device 3 (1, 0): [1:2, :]
+  [[3.0, 4.0, 5.0]]
+shape [2, 3], f32, [Shard(0), Replicate] over 2×1 = 2 devices (axis0 2, axis1 1)"
+    );
+    let whole = half.from_host(&counted(&[])).expect("placed");
+    assert_eq!(
+        whole.to_string(),
+        "device 1 (0, 0): []
+  0.0
+device 3 (1, 0): [], as on device 1
+shape [], f32, [Replicate, Replicate] over 2×1 = 2 devices (axis0 2, axis1 1)"
+    );
+    let one = MeshDevice::one().expect("a device");
+    let bytes = HostTensor::new(&[7u8, 255], &[2]).expect("valid");
+    let text = one.from_host(&bytes).expect("placed").to_string();
+    assert_eq!(text, "device 0 (0): [:]\n  [  7, 255]\nshape [2], u8, on one device");
+}
+
+#[test]
+fn what_cannot_be_read_is_said_in_print() {
+    let options = Options {
+        backend: unisono_tensor::Backend::Null,
+        ..Options::default()
+    };
+    let device = MeshDevice::open_grid(&[64, 64], options).expect("4,096 devices");
+    let t = device
+        .distribute(&counted(&[64, 64]), &MapperConfig::grid(Some(0), Some(1)))
+        .expect("placed");
+    let text = t.to_string();
+    assert!(
+        text.contains("no values are shown: ") && text.ends_with("(axis0 64, axis1 64)"),
+        "{text}"
+    );
+    // Opens, places and draws: summarised.
+    let drawn = visualize_tensor(&t, 100).expect("drawn").plain();
+    assert!(drawn.len() < 20_000, "{} characters", drawn.len());
+    assert!(visualize_mesh_device(&device, 100).plain().len() < 20_000);
+
+    let device = open(&[1, 2]);
+    let x = device
+        .distribute(&counted(&[2, 4]), &MapperConfig::grid(None, Some(1)))
+        .expect("placed");
+    let w = device
+        .distribute(&counted(&[4, 2]), &MapperConfig::grid(None, Some(0)))
+        .expect("placed");
+    let partial = x.matmul(&w).expect("a partial sum");
+    assert!(partial.placements()[1].is_partial());
+    let printed = partial.to_string();
+    assert!(
+        printed.starts_with("no values are shown: distribution: the tensor [2, 2] is still a partial sum"),
+        "{printed}"
+    );
+    assert!(
+        printed.ends_with("[Replicate, Partial] over 1×2 = 2 devices (axis0 1, axis1 2)"),
+        "{printed}"
+    );
+    assert!(refusal(visualize_tensor(&partial, 80)).contains("partial sum"));
+    assert!(refusal(partial.to_host()).contains("partial sum"));
+    assert!(refusal(get_device_tensors(&partial)).contains("partial sum"));
+}
+
+#[test]
+fn drawings_name_devices_slices_and_placements() {
+    let device = open(&[2, 2]);
+    let t = device
+        .distribute(&counted(&[4, 2]), &MapperConfig::grid(Some(0), None))
+        .expect("placed");
+    let drawn = visualize_tensor(&t, 80).expect("drawn");
+    let plain = drawn.plain();
+    for word in [
+        "axis0 (2 devices): Shard(0)",
+        "axis1 (2 devices): Replicate",
+        "[2:4, :]",
+        "Dev. ID: 3",
+        "f32",
+    ] {
+        assert!(plain.contains(word), "{word}:\n{plain}");
+    }
+    assert!(drawn.svg().starts_with("<svg"));
+    // On the host: a device without a shard is drawn as such.
+    let few = distribute(&counted(&[3]), &MapperConfig::shard(0), &device.view().shape()).expect("dealt out");
+    let plain = few.visualize(80).plain();
+    assert!(
+        plain.contains("axis 0 (3 devices): Shard(0)") && plain.contains("no shard"),
+        "{plain}"
+    );
+    let corner = device.create_submesh(&[1, 1], Some(&[1, 1])).expect("a submesh");
+    assert!(visualize_mesh_device(&corner, 80).plain().contains("Dev. ID: 3"));
+    let system = visualize_system_mesh(&corner, 80).plain();
+    assert!(system.contains("(2, 2)") && system.contains("Dev. ID: 0"), "{system}");
+}
+
+#[test]
+fn device_tensors_share_memory_and_combine() {
+    let device = open(&[2, 2]);
+    let mapper = MapperConfig::grid(Some(0), Some(1));
+    let x = counted(&[4, 6]);
+    let parts = get_device_tensors(&device.distribute(&x, &mapper).expect("placed")).expect("four");
+    // Each lives on, though the whole is dropped.
+    assert_eq!(
+        parts[2].to_host().expect("read").to_vec::<f32>().expect("f32"),
+        [12.0, 13.0, 14.0, 18.0, 19.0, 20.0]
+    );
+    assert_eq!(parts[3].device().view().ids(), [3]);
+    let whole = combine_device_tensors(&parts, &mapper, &device).expect("combined");
+    assert_eq!(whole.buffer(), parts[0].buffer());
+    assert_eq!(whole.to_host().expect("composed"), x);
+    // What was computed apart is copied.
+    let doubled: Vec<Tensor> = parts.iter().map(|part| part.add(part).expect("added")).collect();
+    let whole = combine_device_tensors(&doubled, &mapper, &device).expect("combined");
+    drop(doubled);
+    let twice: Vec<f32> = (0..24).map(|i| 2.0 * i as f32).collect();
+    assert_eq!(whole.to_host().expect("composed").to_vec::<f32>().expect("f32"), twice);
+
+    let combine = |tensors: &[Tensor], mapper| refusal(combine_device_tensors(tensors, mapper, &device));
+    let turned = [parts[1].clone(), parts[0].clone(), parts[2].clone(), parts[3].clone()];
+    assert_eq!(
+        combine(&turned, &mapper),
+        "combine_device_tensors: tensor 0 lies on MeshDevice(1 grid, 1 devices) on devices [1], but its place is device 0; \
+         give the tensors in the order of the places"
+    );
+    assert!(combine(&parts[..2], &mapper).contains("2 tensors for the distribution [2, 2], which has 4 places"));
+    assert!(combine(&[], &mapper).contains("no tensors"));
+    let foreign = open(&[2, 2]).distribute(&x, &mapper).expect("placed");
+    assert!(combine(&get_device_tensors(&foreign).expect("four"), &mapper).contains("opened apart"));
+    let odd = [parts[0].clone(), parts[1].reshape(&[3, 2]).expect("six values")];
+    assert!(combine(&odd, &MapperConfig::shard(0)).contains("one shape and kind"));
 }

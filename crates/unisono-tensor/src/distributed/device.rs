@@ -50,7 +50,7 @@ impl DistributedHostTensor {
 }
 
 /// The mesh that a distribution's tensor lies on, with a placement for each of its axes.
-fn place(distribution: &Distribution, device: &MeshDevice) -> Result<(MeshDevice, Vec<Placement>)> {
+pub(super) fn place(distribution: &Distribution, device: &MeshDevice) -> Result<(MeshDevice, Vec<Placement>)> {
     let (mesh, over) = (distribution.mesh(), distribution.shape());
     let whole = distribution.num_places() == mesh.num_devices();
     let axes = mesh.num_axes();
@@ -83,7 +83,7 @@ fn place(distribution: &Distribution, device: &MeshDevice) -> Result<(MeshDevice
     Ok((device, placements))
 }
 
-fn meta_of(device: &MeshDevice, dtype: crate::Dtype, shape: &[usize], placements: &[Placement]) -> Meta {
+pub(super) fn meta_of(device: &MeshDevice, dtype: crate::Dtype, shape: &[usize], placements: &[Placement]) -> Meta {
     let mut meta = Meta::replicated(device, dtype, shape);
     for (index, placement) in placements.iter().enumerate() {
         if let Placement::Shard(dim) = placement {

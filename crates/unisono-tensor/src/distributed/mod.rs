@@ -16,11 +16,15 @@
 
 mod default;
 mod device;
+mod device_tensors;
 mod print;
 mod shards;
+mod visual;
 
 pub(crate) use default::Defaults;
+pub use device_tensors::{combine_device_tensors, get_device_tensors};
 pub use shards::{from_host_shards, from_host_shards_as};
+pub use visual::{visualize_mesh_device, visualize_system_mesh, visualize_tensor};
 
 use crate::error::TensorError;
 use crate::{HostTensor, Result};
