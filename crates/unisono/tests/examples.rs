@@ -22,6 +22,8 @@ mod mesh_matmul_all_gather;
 mod mesh_submeshes;
 #[path = "../examples/mesh_tensor_parallel.rs"]
 mod mesh_tensor_parallel;
+#[path = "../examples/mesh_tour.rs"]
+mod mesh_tour;
 #[path = "../examples/mesh_trace.rs"]
 mod mesh_trace;
 #[path = "../examples/mlp.rs"]
@@ -181,4 +183,10 @@ fn arrays_come_back_from_devices_as_they_went() {
         );
         assert!(printed.contains("[2:4, 6:8]"), "{printed}");
     }
+}
+
+#[test]
+fn the_tour_of_the_chapter_holds() {
+    let drawn = mesh_tour::run().expect("it runs");
+    assert!(drawn.contains("MeshDevice(rows=2, cols=4)"), "{drawn}");
 }
