@@ -1,0 +1,63 @@
+//! `unisono topo`: which device is how near to which.
+
+use super::{DONE, descriptors};
+use crate::cli::TopoArgs;
+use crate::context::Context;
+use crate::exit::Failure;
+use crate::machine;
+use serde_json::json;
+use std::path::Path;
+use unisono_mesh::cpu_topology::{CpuTopology, SYSTEM};
+use unisono_mesh::topology::{Matrix, of_descriptor};
+use unisono_runtime::machine::cores;
+
+/// See the module.
+///
+/// # Errors
+/// A descriptor that cannot be read or is wrong.
+pub fn run(args: &TopoArgs, context: &Context) -> Result<u8, Failure> {
+    let out = &context.out;
+    let width = out.width(&context.environment.variables);
+    let (lines, matrix) = match &args.descriptor {
+        Some(name) => (Vec::new(), of_descriptor(&descriptors::load(name, context)?.machine)),
+        None => {
+            let cpus = of_this_machine();
+            (cpus.describe(), cpus.matrix(width))
+        }
+    };
+    for line in &lines {
+        out.result(line);
+    }
+    if !lines.is_empty() {
+        out.result("");
+    }
+    out.piece(&matrix.text(width));
+    out.json(&json!({
+        "machine": lines,
+        "names": matrix.names,
+        "codes": matrix.codes,
+        "affinity": affinity(&matrix),
+        "legend": matrix.legend.iter().cloned().collect::<std::collections::BTreeMap<String, String>>(),
+    }));
+    DONE
+}
+
+/// The processors that this process may use.
+fn of_this_machine() -> CpuTopology {
+    let system = Path::new(SYSTEM);
+    let cpus = CpuTopology::read(system, &machine::allowed_processors());
+    if !cpus.processors.is_empty() {
+        return cpus;
+    }
+    // A system that says nothing of its processors still has some.
+    CpuTopology::read(system, &(0..cores()).collect::<Vec<_>>())
+}
+
+/// What is known of each row, by heading.
+fn affinity(matrix: &Matrix) -> Vec<serde_json::Map<String, serde_json::Value>> {
+    let row = |values: &Vec<String>| {
+        let named = matrix.headings.iter().zip(values);
+        named.map(|(heading, value)| (heading.clone(), json!(value))).collect()
+    };
+    matrix.affinity.iter().map(row).collect()
+}
