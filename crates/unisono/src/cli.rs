@@ -334,8 +334,8 @@ pub struct InitArgs {
 /// Options of `topo`.
 #[derive(Args)]
 pub struct TopoArgs {
-    /// A mesh graph descriptor [default: this machine's own cores]
-    #[arg(value_name = "FILE")]
+    /// A mesh graph descriptor, a file or the name of a built-in one [default: this machine's processors]
+    #[arg(value_name = "FILE|NAME")]
     pub descriptor: Option<String>,
 }
 

@@ -4,12 +4,9 @@ use super::{DONE, descriptors};
 use crate::cli::TopoArgs;
 use crate::context::Context;
 use crate::exit::Failure;
-use crate::machine;
 use serde_json::json;
-use std::path::Path;
-use unisono_mesh::cpu_topology::{CpuTopology, SYSTEM};
+use std::collections::BTreeMap;
 use unisono_mesh::topology::{Matrix, of_descriptor};
-use unisono_runtime::machine::cores;
 
 /// See the module.
 ///
@@ -21,7 +18,7 @@ pub fn run(args: &TopoArgs, context: &Context) -> Result<u8, Failure> {
     let (lines, matrix) = match &args.descriptor {
         Some(name) => (Vec::new(), of_descriptor(&descriptors::load(name, context)?.machine)),
         None => {
-            let cpus = of_this_machine();
+            let cpus = descriptors::processors();
             (cpus.describe(), cpus.matrix(width))
         }
     };
@@ -37,20 +34,9 @@ pub fn run(args: &TopoArgs, context: &Context) -> Result<u8, Failure> {
         "names": matrix.names,
         "codes": matrix.codes,
         "affinity": affinity(&matrix),
-        "legend": matrix.legend.iter().cloned().collect::<std::collections::BTreeMap<String, String>>(),
+        "legend": matrix.legend.iter().cloned().collect::<BTreeMap<String, String>>(),
     }));
     DONE
-}
-
-/// The processors that this process may use.
-fn of_this_machine() -> CpuTopology {
-    let system = Path::new(SYSTEM);
-    let cpus = CpuTopology::read(system, &machine::allowed_processors());
-    if !cpus.processors.is_empty() {
-        return cpus;
-    }
-    // A system that says nothing of its processors still has some.
-    CpuTopology::read(system, &(0..cores()).collect::<Vec<_>>())
 }
 
 /// What is known of each row, by heading.

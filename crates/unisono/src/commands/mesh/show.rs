@@ -1,28 +1,21 @@
-//! `unisono mesh`: what can be done with mesh graph descriptors.
+//! `unisono mesh show`: a descriptor, drawn.
 
 use super::{DONE, descriptors};
 use crate::context::Context;
 use crate::exit::Failure;
-use clap::{Args, Subcommand};
+use clap::Args;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
 use unisono_data::files::atomic_write;
 use unisono_mesh::descriptor::{Block, Machine};
-use unisono_mesh::draw::show as draw;
-
-/// What `mesh` can do.
-#[derive(Subcommand)]
-pub enum MeshCommand {
-    /// Draw a descriptor: its meshes, hosts, devices and links
-    Show(ShowArgs),
-}
+use unisono_mesh::draw;
 
 /// Options of `mesh show`.
 #[derive(Args)]
 pub struct ShowArgs {
-    /// The descriptor
-    #[arg(value_name = "FILE")]
+    /// The descriptor: a file, the name of a built-in one, or this-machine
+    #[arg(value_name = "FILE|NAME")]
     pub descriptor: String,
     /// Also write the drawing as SVG
     #[arg(long, value_name = "OUT")]
@@ -36,20 +29,14 @@ const SVG_WIDTH: usize = 250;
 ///
 /// # Errors
 /// A descriptor that cannot be read or is wrong, a file that cannot be written.
-pub fn run(command: &MeshCommand, context: &Context) -> Result<u8, Failure> {
-    match command {
-        MeshCommand::Show(args) => show(args, context),
-    }
-}
-
-fn show(args: &ShowArgs, context: &Context) -> Result<u8, Failure> {
+pub fn run(args: &ShowArgs, context: &Context) -> Result<u8, Failure> {
     let out = &context.out;
     let machine = descriptors::load(&args.descriptor, context)?.machine;
     if let Some(path) = &args.svg {
-        let svg = draw(&machine, SVG_WIDTH).svg();
+        let svg = draw::show(&machine, SVG_WIDTH).svg();
         atomic_write(path, |file| file.write_all(svg.as_bytes())).map_err(Failure::from)?;
     }
-    out.drawing(&draw(&machine, out.width(&context.environment.variables)));
+    out.drawing(&draw::show(&machine, out.width(&context.environment.variables)));
     if let Some(path) = &args.svg {
         out.say(format!("written to {}", path.display()));
     }
