@@ -28,6 +28,7 @@ mod writer;
 pub use export::{ExportDtype, ExportFormat};
 pub use lora::LoraCommand;
 pub use mesh::MeshCommand;
+pub use topo::TopoArgs;
 pub use train::LessonArgs;
 
 use crate::cli::{Cli, Command};
