@@ -17,6 +17,7 @@ mod requests;
 mod sample;
 mod schema;
 mod setup;
+mod system;
 mod tokenizer;
 mod train;
 mod trained;
