@@ -8,6 +8,7 @@ mod data;
 mod devices;
 mod diff;
 mod eval;
+mod explain;
 mod export;
 mod generate;
 mod init;
@@ -22,6 +23,7 @@ mod train;
 mod trained;
 mod writer;
 
+pub use explain::ExplainArgs;
 pub use export::{ExportDtype, ExportFormat};
 pub use lora::LoraCommand;
 pub use train::LessonArgs;
@@ -57,6 +59,7 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Diff(args) => diff::run(args, &context),
         Command::Export(args) => export::run(args, &context),
         Command::Inspect(args) => inspect::run(args, &context),
+        Command::Explain(args) => explain::run(args, &context),
         Command::Bench(args) => bench::run(args, &context),
     };
     let result = result.and_then(|code| match context.out.outcome() {
