@@ -77,6 +77,11 @@ impl MeshView {
         &self.system.shape
     }
 
+    /// What the system's devices are called, row-major.
+    pub fn system_ids(&self) -> &[usize] {
+        &self.system.ids
+    }
+
     /// Number of devices.
     pub fn num_devices(&self) -> usize {
         self.devices.len()

@@ -151,6 +151,7 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::backward`], and a gradient of another shape.
     pub fn backward_with(&self, gradient: &Tensor) -> Result<()> {
+        crate::ops::same_device("backward", self, gradient)?;
         if gradient.local_shape() != self.local_shape() {
             return Err(TensorError::Shape {
                 op: "backward",

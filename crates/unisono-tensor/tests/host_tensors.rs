@@ -1,8 +1,8 @@
 //! Host arrays: kinds, files, text, and correlation.
 
 use unisono_kernels::element::Bf16;
-use unisono_tensor::host_tensor::Dtype;
-use unisono_tensor::{HostTensor, assert_with_pcc, pcc};
+
+use unisono_tensor::{Dtype, HostTensor, assert_with_pcc, pcc};
 
 fn bf16(values: &[f32]) -> Vec<Bf16> {
     values.iter().map(|x| Bf16::from_f32(*x)).collect()

@@ -3,6 +3,7 @@
 use super::report::Problems;
 use super::schema::{Architecture, Descriptor, Policy};
 use super::validate::entries;
+use crate::draw::counted;
 
 /// What stands between this descriptor and such a control plane. The descriptor is valid even so.
 pub(crate) fn compatibility(d: &Descriptor) -> Problems {
@@ -13,14 +14,19 @@ pub(crate) fn compatibility(d: &Descriptor) -> Problems {
             p.add(
                 mesh.device_topology.unwrap_or(mesh.at),
                 format!("{path}.device_topology.dims"),
-                || format!("{} dimensions; a mesh graph 1.0 has exactly 2", mesh.dims.len()),
+                || {
+                    format!(
+                        "{}; a mesh graph 1.0 has exactly 2",
+                        counted(mesh.dims.len(), "dimension")
+                    )
+                },
             );
         }
         if let Some(express) = mesh.express_connections.first() {
             p.add(express.at, format!("{path}.express_connections"), || {
                 format!(
-                    "{} express connections; a mesh graph 1.0 has none",
-                    mesh.express_connections.len()
+                    "{}; a mesh graph 1.0 has none",
+                    counted(mesh.express_connections.len(), "express connection")
                 )
             });
         }

@@ -289,7 +289,10 @@ pub(crate) fn pins(b: &mut Builder<'_>, blocks: &[Block]) -> Vec<Pin> {
         for (n, pair) in pin.positions.iter().enumerate() {
             if positions[n].0.is_empty() || positions[n].1.is_empty() {
                 b.problems.add(pair.at, path("physical_asic_position"), || {
-                    "it allows no position; trays and locations are 0 to 255".to_owned()
+                    format!(
+                        "no position has {}; trays and locations are 0 to 255",
+                        named(pair, ["tray_id", "asic_location"])
+                    )
                 });
             }
         }
@@ -314,7 +317,10 @@ pub(crate) fn pins(b: &mut Builder<'_>, blocks: &[Block]) -> Vec<Pin> {
             }
             if !any {
                 b.problems.add(pair.at, path("logical_fabric_node_id"), || {
-                    "no device of the machine has this mesh_id and chip_id".to_owned()
+                    format!(
+                        "no mesh of the machine has a device with {}",
+                        named(pair, ["mesh_id", "chip_id"])
+                    )
                 });
             }
         }
@@ -342,4 +348,13 @@ fn both(pair: &PinPair, limit: u32) -> (Vec<u32>, Vec<u32>) {
         Err(_) => Vec::new(), // an earlier stage has told of it
     };
     (allowed(&pair.first), allowed(&pair.second))
+}
+
+/// A pair as it is written.
+fn named(pair: &PinPair, names: [&str; 2]) -> String {
+    let one = |field: &schema::PinField, name: &str| match &field.pattern {
+        Some(pattern) => format!("{name} {:?}", super::lex::shortened(&pattern.value)),
+        None => format!("{name} {}", field.number.map_or(0, |number| number.value)),
+    };
+    format!("{} and {}", one(&pair.first, names[0]), one(&pair.second, names[1]))
 }

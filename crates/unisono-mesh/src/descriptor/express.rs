@@ -2,6 +2,7 @@
 
 use super::report::Problems;
 use super::schema::{DimType, ExpressLinks, MeshDescriptor};
+use crate::draw::counted;
 use std::collections::HashMap;
 
 /// The pairs of rows that a pattern joins along a dimension of `extent` devices.
@@ -31,9 +32,9 @@ pub(crate) fn check(problems: &mut Problems, warnings: &mut Problems, path: &str
         let Some(extent) = extent.and_then(|extent| usize::try_from(extent.value).ok()) else {
             problems.add(links.at, field() + ".dim_idx", || {
                 format!(
-                    "dimension {} of the {} of this mesh; they are counted from 0",
+                    "there is no dimension {}: the mesh has {}, counted from 0",
                     links.dim,
-                    mesh.dims.len()
+                    counted(mesh.dims.len(), "dimension")
                 )
             });
             continue;
@@ -41,7 +42,7 @@ pub(crate) fn check(problems: &mut Problems, warnings: &mut Problems, path: &str
         if !usize::try_from(links.start).is_ok_and(|start| start < extent) {
             problems.add(links.at, field() + ".pattern.start", || {
                 format!(
-                    "row {} of dimension {}, whose rows are 0 to {}",
+                    "there is no row {} in dimension {}, whose rows are 0 to {}",
                     links.start,
                     links.dim,
                     extent - 1
@@ -52,7 +53,7 @@ pub(crate) fn check(problems: &mut Problems, warnings: &mut Problems, path: &str
         if links.step < 2 {
             problems.add(links.at, field() + ".pattern.step", || {
                 format!(
-                    "blocks of {} rows; a link joins two rows, so that a block has at least 2",
+                    "a step of {}; a block has at least 2 rows, whose first and last are joined",
                     links.step
                 )
             });

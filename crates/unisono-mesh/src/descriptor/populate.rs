@@ -5,6 +5,8 @@ use super::links;
 use super::machine::{Block, Instance, Machine};
 use super::report::{Position, Problems};
 use super::schema::*;
+use crate::draw::counted;
+use crate::error::hint;
 use crate::{MAX_DEVICES, MeshShape};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -172,8 +174,8 @@ impl<'d> Builder<'d> {
         self.sources.push(source);
         self.children.push(HashMap::new());
         match source {
-            Source::Mesh(i) => self.count(&self.descriptor.meshes[i], target.at, path),
-            Source::Switch(i) => self.count(&self.descriptor.switches[i], target.at, path),
+            Source::Mesh(i) => self.count(&self.descriptor.meshes[i], i, target.at, path),
+            Source::Switch(i) => self.count(&self.descriptor.switches[i], i, target.at, path),
             Source::Graph(i) => self.graph(index, i, depth),
         }
         Some(index)
@@ -226,29 +228,33 @@ impl<'d> Builder<'d> {
     }
 
     fn unknown_descriptor(&mut self, target: &Target, path: String) {
+        let d = self.descriptor;
         let kind = target.kind.name();
-        let names = match target.kind {
-            RefKind::Mesh => &self.names[0],
-            RefKind::Switch => &self.names[1],
-            RefKind::Graph => &self.names[2],
-        };
-        let near = crate::error::hint(&target.descriptor, names.keys().copied());
         self.problems
             .add(target.at, format!("{path}.{kind}.{kind}_descriptor"), || {
                 let name = super::lex::shortened(&target.descriptor);
+                // In the order of the text, and not more than a person would look through.
+                let near = match target.kind {
+                    RefKind::Mesh => hint(&name, d.meshes.iter().map(MeshDescriptor::name).take(1000)),
+                    RefKind::Switch => hint(&name, d.switches.iter().map(MeshDescriptor::name).take(1000)),
+                    RefKind::Graph => hint(&name, d.graphs.iter().map(GraphDescriptor::name).take(1000)),
+                };
                 format!("there is no {kind} descriptor {name:?}{near}")
             });
     }
 
     /// Counts devices and links of a mesh before they are made.
-    fn count(&mut self, mesh: &MeshDescriptor, at: Position, path: &dyn Fn() -> String) {
+    fn count(&mut self, mesh: &MeshDescriptor, entry: usize, at: Position, path: &dyn Fn() -> String) {
         let dims = mesh.dims.len();
         let arch = mesh.arch.map(|arch| arch.value);
         if dims != 2 && matches!(arch, Some(Architecture::WormholeB0 | Architecture::Blackhole)) {
             let at = mesh.device_topology.unwrap_or(mesh.at);
-            self.problems.add(at, path(), || {
+            let kind = if mesh.is_switch { "switch" } else { "mesh" };
+            let field = format!("{kind}_descriptors[{entry}].device_topology.dims");
+            self.problems.add(at, field, || {
                 format!(
-                    "the mesh {:?} has {dims} dimensions; links are laid for exactly 2 of them, for example dims: [1, 8]",
+                    "{} in {:?}; links are laid for exactly 2, for example dims: [1, 8]",
+                    counted(dims, "dimension"),
                     mesh.name()
                 )
             });

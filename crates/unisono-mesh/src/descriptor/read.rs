@@ -55,12 +55,14 @@ impl Reader {
         };
         // Extensions of other makers are theirs, and no slip.
         let ours = !field.extension || field.name.starts_with("unisono.");
-        let advice = match stale.iter().find(|(old, _)| *old == field.name) {
-            Some((_, advice)) => format!("; {advice}"),
-            None if ours => hint(&name, known.iter().copied()),
-            None => String::new(),
-        };
-        self.warn(field.at, &name, || format!("unknown field, skipped{advice}"));
+        self.warn(field.at, &name, || {
+            let advice = match stale.iter().find(|(old, _)| *old == field.name) {
+                Some((_, advice)) => format!("; {advice}"),
+                None if ours => hint(&name, known.iter().copied()),
+                None => String::new(),
+            };
+            format!("unknown field, skipped{advice}")
+        });
     }
 
     /// The one item of a field that is not repeated.

@@ -6,6 +6,7 @@ use super::report::{At, Problems};
 use super::schema::*;
 use super::validate::entries;
 use crate::MAX_DEVICES;
+use crate::draw::counted;
 
 /// The most devices that a switched mesh may have: it gets a link for each pair.
 pub(crate) const MAX_SWITCHED: usize = 256;
@@ -95,9 +96,9 @@ fn host_topology(problems: &mut Problems, path: &str, mesh: &MeshDescriptor) {
     if mesh.host_dims.len() != mesh.dims.len() {
         return problems.add(mesh.host_dims[0].at, field(), || {
             format!(
-                "the hosts {} have {} dimensions and the devices {} have {}; give as many of each",
+                "the hosts {} have {} and the devices {} have {}; give as many of each",
                 list(&mesh.host_dims),
-                mesh.host_dims.len(),
+                counted(mesh.host_dims.len(), "dimension"),
                 list(&mesh.dims),
                 mesh.dims.len()
             )
@@ -172,9 +173,9 @@ fn link_blocks(problems: &mut Problems, path: &str, mesh: &MeshDescriptor, devic
         if let Some(dim) = block.dim.filter(|dim| *dim as usize >= mesh.dims.len()) {
             problems.add(block.at, field(), || {
                 format!(
-                    "dim {dim} of the {} dimensions {}; they are counted from 0",
-                    mesh.dims.len(),
-                    list(&mesh.dims)
+                    "there is no dimension {dim}: {} has {}, counted from 0",
+                    list(&mesh.dims),
+                    counted(mesh.dims.len(), "dimension")
                 )
             });
         }

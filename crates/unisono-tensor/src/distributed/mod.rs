@@ -14,10 +14,17 @@
 //! # Ok::<(), unisono_tensor::TensorError>(())
 //! ```
 
+mod default;
+mod device;
+mod device_tensors;
 mod print;
 mod shards;
+mod visual;
 
+pub(crate) use default::Defaults;
+pub use device_tensors::{combine_device_tensors, get_device_tensors};
 pub use shards::{from_host_shards, from_host_shards_as};
+pub use visual::{visualize_mesh_device, visualize_system_mesh, visualize_tensor};
 
 use crate::error::TensorError;
 use crate::{HostTensor, Result};
@@ -38,16 +45,27 @@ pub struct DistributedHostTensor {
 /// What [`Distribution::of`] says: shapes, ranks, and parts of unequal size.
 pub fn distribute(host: &HostTensor, mapper: &MapperConfig, mesh: &MeshShape) -> Result<DistributedHostTensor> {
     let distribution = Distribution::of(mesh, mapper, host.shape())?;
+    let shards = one_a_place(&distribution, |place| {
+        Ok(host.part(&distribution.start(place), distribution.local_shape()))
+    })?;
+    Ok(DistributedHostTensor { distribution, shards })
+}
+
+/// An array a place: made for the first place that holds a part, the same memory for its copies.
+fn one_a_place(
+    distribution: &Distribution,
+    mut make: impl FnMut(usize) -> Result<HostTensor>,
+) -> Result<Vec<HostTensor>> {
     let mut shards: Vec<HostTensor> = Vec::with_capacity(distribution.num_places());
     for place in 0..distribution.num_places() {
+        // A source is never behind its copies, so it is there already.
         let source = distribution.source(place);
-        // The source is never behind the place, so it is there already.
         shards.push(match source < place {
             true => shards[source].clone(),
-            false => host.part(&distribution.start(place), distribution.local_shape()),
+            false => make(place)?,
         });
     }
-    Ok(DistributedHostTensor { distribution, shards })
+    Ok(shards)
 }
 
 /// Puts the shards together as `composer` says. A replicated axis is joined like any other, so its copies stand one after
@@ -88,7 +106,7 @@ impl DistributedHostTensor {
     }
 
     /// What the elements are.
-    pub fn dtype(&self) -> crate::host_tensor::Dtype {
+    pub fn dtype(&self) -> crate::Dtype {
         // A distribution has at least one place.
         self.shards[0].dtype()
     }

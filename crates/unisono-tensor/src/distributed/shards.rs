@@ -78,7 +78,7 @@ pub fn from_host_shards_as(
 }
 
 /// The shape whose parts by `mapper` have shape `local`. A number of placements that does not fit is left to the distribution.
-fn whole_shape(local: &[usize], mapper: &MapperConfig, mesh: &MeshShape) -> Result<Vec<usize>> {
+pub(super) fn whole_shape(local: &[usize], mapper: &MapperConfig, mesh: &MeshShape) -> Result<Vec<usize>> {
     let over = mapper.over.shape(mesh)?;
     let mut whole = local.to_vec();
     for (placement, size) in mapper.placements.iter().zip(over.sizes()) {

@@ -1,6 +1,6 @@
 //! The kinds of numbers that host arrays hold, as types.
 
-use crate::host_tensor::dtype::Dtype;
+use crate::Dtype;
 use unisono_kernels::element::Bf16;
 
 /// A number that a [`HostTensor`](crate::HostTensor) can hold: `f32`, `Bf16`, `u32`, `i32` or `u8`.

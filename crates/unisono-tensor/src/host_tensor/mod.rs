@@ -9,19 +9,17 @@
 //! # Ok::<(), unisono_tensor::TensorError>(())
 //! ```
 
-mod dtype;
 mod element;
 mod nd;
 mod npy;
 mod print;
 
-pub use dtype::Dtype;
 pub use element::HostElement;
 pub(crate) use print::array as print_array;
 
-use crate::Result;
 use crate::error::TensorError;
 use crate::runs::for_each_run;
+use crate::{Dtype, Result};
 use std::sync::Arc;
 
 /// A whole array on the host: kind, shape, and values in row-major order.

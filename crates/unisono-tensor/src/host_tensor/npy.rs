@@ -5,8 +5,8 @@
 //! `bfloat16`; `x.view(ml_dtypes.bfloat16)` reads them.
 
 use super::{HostTensor, refuse};
+use crate::Dtype;
 use crate::Result;
-use crate::host_tensor::dtype::Dtype;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 /// Longest header that is read; NumPy's own limit is 10,000 unless a file is trusted.

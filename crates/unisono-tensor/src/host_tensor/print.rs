@@ -1,7 +1,7 @@
 //! Arrays in text, as NumPy and PyTorch print them.
 
 use super::HostTensor;
-use crate::host_tensor::dtype::Dtype;
+use crate::Dtype;
 
 /// Elements shown at either end of a dim that is too long.
 const EDGE: usize = 3;

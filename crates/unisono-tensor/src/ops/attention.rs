@@ -46,6 +46,7 @@ impl Tensor {
         let (mask, mask_batch) = match mask {
             None => (None, 0),
             Some(mask) => {
+                super::same_device(op, self, mask)?;
                 mask.expect_dtype(op, Dtype::U32)?;
                 let bytes = 4 * mask.meta().len();
                 if bytes < tokens * tokens || mask.rank() == 3 && bytes < batch * tokens * tokens {
@@ -161,6 +162,7 @@ impl Separate {
     /// Of queries [batch, tokens, heads · d], keys and values [batch, keys, groups · d], placed alike.
     pub fn of(op: &'static str, [queries, keys, values]: [&Tensor; 3], spec: &AttentionSpec) -> Result<Separate> {
         for t in [queries, keys, values] {
+            super::same_device(op, queries, t)?;
             t.complete(op, "an input")?;
             t.expect_float(op)?;
             queries.expect_same_dtype(op, t)?;

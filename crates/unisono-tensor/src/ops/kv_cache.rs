@@ -99,6 +99,8 @@ struct New {
 impl KvCache {
     /// Appends the keys and values of new tokens and lets their queries see all that is there.
     fn attend(&self, op: &'static str, x: &Tensor, new: New, result: Meta, positions: &Tensor) -> Result<Tensor> {
+        super::same_device(op, x, positions)?;
+        super::same_device(op, x, &self.keys)?;
         positions.expect_dtype(op, Dtype::U32)?;
         let Shape {
             batch,

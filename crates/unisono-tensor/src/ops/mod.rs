@@ -86,9 +86,13 @@ pub(crate) fn same_device(op: &'static str, a: &Tensor, b: &Tensor) -> Result<()
         Err(TensorError::Argument {
             op,
             what: format!(
-                "the tensors live on two meshes, {:?} and {:?}; both must be on one",
-                a.device(),
-                b.device()
+                "the tensors live on two meshes{}, {} and {}; both must be on one",
+                match a.device().runtime().same_system(b.device().runtime()) {
+                    true => "",
+                    false => " that were opened apart",
+                },
+                a.device().with_ids(),
+                b.device().with_ids()
             ),
         })
     }

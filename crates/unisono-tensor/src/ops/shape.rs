@@ -153,6 +153,7 @@ impl Tensor {
         };
         let mut total = 0;
         for t in tensors {
+            super::same_device(op, first, t)?;
             t.complete(op, "a tensor")?;
             uncut(op, t, dim)?;
             let alike = t.rank() == first.rank()
