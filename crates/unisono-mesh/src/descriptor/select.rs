@@ -17,6 +17,13 @@ pub fn load(path: &Path) -> Result<Checked, MeshError> {
         file: file.clone(),
         reason: error.to_string(),
     };
+    // A pipe could be waited on for ever, and a folder opens on some systems.
+    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err(MeshError::UnreadableDescriptor {
+            file,
+            reason: "it is not a regular file".to_owned(),
+        });
+    }
     let mut text = Vec::new();
     // One byte more than a descriptor may have, so that the check sees that it is too long.
     let limit = super::MAX_BYTES as u64 + 1;
