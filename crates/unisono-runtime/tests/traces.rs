@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::program::{Program, Style, some_views};
+use common::cuts::some_views;
+use common::program::{Program, Style};
 use common::{Draw, Mix, mix, open_with};
 use proptest::prelude::*;
 use unisono_runtime::{Backend, Group, Kind, Options, Phase, Runtime, RuntimeError};

@@ -3,7 +3,8 @@
 
 mod common;
 
-use common::program::{Program, Style, some_views};
+use common::cuts::some_views;
+use common::program::{Program, Style};
 use common::{Draw, Mix, open, open_with};
 use proptest::prelude::*;
 use unisono_runtime::{Kind, Options, Runtime};

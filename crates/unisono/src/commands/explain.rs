@@ -1,12 +1,11 @@
 //! `unisono explain`: a collective step by step, and what it costs.
 
-use super::DONE;
+use super::{DONE, descriptors};
 use crate::context::Context;
 use crate::exit::Failure;
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use std::path::PathBuf;
-use unisono_mesh::descriptor::{self, Block, Checked};
+use unisono_mesh::descriptor::{Block, Checked};
 use unisono_mesh::schedule::{
     Algorithm, Collective, Group, Question, Reduction, Schedule, Topology, check_links, explain,
 };
@@ -53,9 +52,9 @@ pub struct ExplainArgs {
     /// Places, in shift; negative ones go back
     #[arg(long, value_name = "K", default_value_t = 1, allow_negative_numbers = true)]
     pub by: isize,
-    /// A mesh graph descriptor: its links, channels and bandwidths
-    #[arg(long, value_name = "FILE")]
-    pub mesh_graph_descriptor: Option<PathBuf>,
+    /// A mesh graph descriptor, a file or the name of a built-in one: its links, channels and bandwidths
+    #[arg(long, value_name = "FILE|NAME")]
+    pub mesh_graph_descriptor: Option<String>,
 }
 
 /// The collectives' names.
@@ -118,7 +117,8 @@ pub enum ReductionName {
 /// read or is wrong.
 pub fn run(args: &ExplainArgs, context: &Context) -> Result<u8, Failure> {
     let out = &context.out;
-    let described = args.mesh_graph_descriptor.as_deref().map(read).transpose()?;
+    let load = |name: &String| descriptors::load(name, context);
+    let described = args.mesh_graph_descriptor.as_ref().map(load).transpose()?;
     let machine = described.as_ref().map(only_mesh).transpose()?;
     let mesh = match (args.mesh, machine) {
         (Some(mesh), _) => mesh,
@@ -239,19 +239,6 @@ fn step_as_json(schedule: &Schedule, step: &unisono_mesh::schedule::Step) -> ser
         })
         .collect();
     json!({"what": step.what, "sends": sends})
-}
-
-/// Reads and checks a descriptor.
-fn read(path: &std::path::Path) -> Result<Checked, Failure> {
-    let file = path.display().to_string();
-    // What is too long is refused by the reader; no more than it takes is held here.
-    let mut text = Vec::new();
-    let opened = std::fs::File::open(path).and_then(|opened| {
-        let most = descriptor::MAX_BYTES as u64 + 1;
-        std::io::Read::read_to_end(&mut std::io::Read::take(opened, most), &mut text)
-    });
-    opened.map_err(|error| Failure::input(format!("{file}: {error}")))?;
-    descriptor::check(&file, &text).map_err(Failure::input)
 }
 
 /// The one mesh of a descriptor.
