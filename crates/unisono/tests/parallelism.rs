@@ -167,7 +167,10 @@ fn a_descriptor_gives_topology_channels_and_times() {
         .tells(&["3x3 does not lie on box of [2, 4]"]);
     s.run("explain all-gather --mesh-graph-descriptor absent.textproto")
         .ended(2)
-        .tells(&["absent.textproto: "]);
+        .tells(&["absent.textproto cannot be read"]);
+    s.run("explain all-gather --mesh-graph-descriptor t3k --cluster-axis 1")
+        .ended(0)
+        .says(&["of 4 devices"]);
     s.write("bad.textproto", "mesh_descriptors {");
     s.run("explain all-gather --mesh-graph-descriptor bad.textproto")
         .ended(2)
