@@ -168,7 +168,7 @@ fn a_descriptor_gives_topology_channels_and_times() {
     s.run("explain all-gather --mesh-graph-descriptor absent.textproto")
         .ended(2)
         .tells(&["absent.textproto cannot be read"]);
-    s.run("explain all-gather --mesh-graph-descriptor t3k --cluster-axis 1")
+    s.run("explain all-gather --mesh-graph-descriptor t3k-2x4 --cluster-axis 1")
         .ended(0)
         .says(&["of 4 devices"]);
     s.write("bad.textproto", "mesh_descriptors {");

@@ -20,6 +20,7 @@ mod requests;
 mod sample;
 mod schema;
 mod setup;
+mod system;
 mod tokenizer;
 mod topo;
 mod train;
