@@ -8,17 +8,6 @@ pub mod mlp;
 use mlp::Sizes;
 use unisono::prelude::*;
 
-/// The tensor on a submesh, in the memory where it lies already: a device's part is the same on both meshes.
-fn shared(whole: &Tensor, submesh: &MeshDevice, mapper: &MapperConfig) -> Result<Tensor> {
-    let parts = distributed::get_device_tensors(whole)?;
-    let ids = submesh.view().ids();
-    let own: Vec<Tensor> = parts
-        .into_iter()
-        .filter(|part| ids.contains(&part.device().view().ids()[0]))
-        .collect();
-    distributed::combine_device_tensors(&own, mapper, submesh)
-}
-
 /// The outputs of the submeshes of shape `tile`, one a batch.
 pub fn forward(shape: [usize; 2], tile: [usize; 2], sizes: Sizes) -> Result<Vec<HostTensor>> {
     let mesh = MeshDevice::open_grid(&shape, Options::default())?;
@@ -28,8 +17,8 @@ pub fn forward(shape: [usize; 2], tile: [usize; 2], sizes: Sizes) -> Result<Vec<
     let down = mesh.distribute(&sizes.down()?, &columns)?;
     let mut outputs = Vec::new();
     for (batch, submesh) in mesh.create_submeshes(&tile)?.iter().enumerate() {
-        let up_here = shared(&up, submesh, &columns)?;
-        let down_here = shared(&down, submesh, &columns)?;
+        // The same memory: a device has the same part on both meshes.
+        let (up_here, down_here) = (up.on(submesh)?, down.on(submesh)?);
         assert_eq!(
             (up_here.buffer(), down_here.buffer()),
             (up.buffer(), down.buffer()),

@@ -121,14 +121,16 @@ fn a_tensor_parallel_mlp_is_that_of_one_device_in_both_forms() {
     assert!(correlation > 0.999_999, "{correlation}");
 }
 
-/// A width that is no power of two: units keep the order of the sum where devices alone would not.
+/// At a width that is no power of two, units keep the order of the sum; a unit a device, which is another order on each mesh, does not.
 #[test]
 fn units_keep_the_bits_of_an_odd_width() {
     let sizes = mesh_tensor_parallel::mlp::Sizes {
-        hidden: 142,
+        hidden: 8 * 23,
         ..mesh_tensor_parallel::mlp::SMALL
     };
     mesh_tensor_parallel::run(&[2, 4, 8], sizes).expect("it runs");
+    let by_devices = |devices| mesh_tensor_parallel::reduced(devices, devices, sizes).expect("it runs");
+    assert_ne!(by_devices(1), by_devices(4));
 }
 
 #[test]
