@@ -125,7 +125,7 @@ fn a_tensor_parallel_mlp_is_that_of_one_device_in_both_forms() {
 #[test]
 fn units_keep_the_bits_of_an_odd_width() {
     let sizes = mesh_tensor_parallel::mlp::Sizes {
-        hidden: 8 * 23,
+        hidden: 8 * 65,
         ..mesh_tensor_parallel::mlp::SMALL
     };
     mesh_tensor_parallel::run(&[2, 4, 8], sizes).expect("it runs");
