@@ -165,6 +165,47 @@ pub enum MeshError {
         /// Shapes that fit.
         fitting: String,
     },
+    /// A descriptor with problems.
+    #[error("{0}")]
+    Descriptor(Box<crate::descriptor::Report>),
+    /// A descriptor's file that cannot be read.
+    #[error("the mesh graph descriptor {file} cannot be read: {reason}")]
+    UnreadableDescriptor {
+        /// The file as given.
+        file: String,
+        /// What the system says.
+        reason: String,
+    },
+    /// A name that no built-in descriptor has.
+    #[error("there is no built-in descriptor {name:?}; there are {known}{hint}")]
+    UnknownDescriptor {
+        /// The name as given.
+        name: String,
+        /// The names that there are.
+        known: String,
+        /// A clause with the nearest name, or nothing.
+        hint: String,
+    },
+    /// A descriptor that cannot be written as asked.
+    #[error("no descriptor can be written for this: {problem}")]
+    NewDescriptor {
+        /// What was given, the rule, and what would work.
+        problem: String,
+    },
+    /// A mesh that a descriptor cannot hold.
+    #[error("{descriptor} does not hold the mesh_shape {request} = {wanted}: {problem}; {mend}")]
+    DescriptorDoesNotHold {
+        /// The descriptor and what it describes.
+        descriptor: String,
+        /// The mesh shape as given.
+        request: String,
+        /// Its number of devices, in words.
+        wanted: String,
+        /// The rule that is broken.
+        problem: String,
+        /// Shapes that fit, and how to describe another machine.
+        mend: String,
+    },
     /// A ring was asked of a mesh that has none.
     #[error("the mesh {mesh} has no ring order: that is the edge of a mesh of two axes")]
     NoRing {

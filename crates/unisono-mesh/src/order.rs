@@ -56,7 +56,7 @@ impl MeshShape {
             system: self.to_string(),
             devices: self.num_devices(),
             problem,
-            fitting: self.fitting(),
+            fitting: self.fitting().join(", "),
         };
         if request.num_devices() > self.num_devices() {
             return Err(refuse(format!("it needs {} devices", request.num_devices())));
@@ -121,8 +121,8 @@ impl MeshShape {
             .collect()
     }
 
-    /// Some shapes that fit, in words: the whole, the whole turned, and the line.
-    fn fitting(&self) -> String {
+    /// Some shapes that fit: the whole, the whole turned, and the line.
+    pub(crate) fn fitting(&self) -> Vec<String> {
         let mut shapes = vec![self.to_string()];
         if let &[rows, cols] = self.sizes()
             && rows != cols
@@ -133,7 +133,7 @@ impl MeshShape {
         if self.num_axes() <= 2 && !shapes.contains(&line) {
             shapes.push(line);
         }
-        shapes.join(", ")
+        shapes
     }
 }
 

@@ -10,7 +10,7 @@ use cases::{CASES, INCOMPATIBLE, text};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Mutex;
-use unisono_mesh::descriptor::{Stage, check};
+use unisono_mesh::descriptor::{Architecture, BUILTINS, LinkKind, Stage, check};
 
 /// Two tests write one document.
 static WRITING: Mutex<()> = Mutex::new(());
@@ -122,6 +122,38 @@ fn more_problems_than_are_worth_reading_are_counted() {
     let report = check("a.textproto", many.as_bytes()).expect_err("it is wrong");
     assert_eq!((report.problems.list().len(), report.problems.left_off()), (100, 150));
     assert!(report.to_string().ends_with("\n- and 150 more"));
+}
+
+#[test]
+fn the_document_has_every_builtin_kind_and_word() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/mgd.md");
+    let document = std::fs::read_to_string(path).expect("docs/mgd.md can be read");
+    for builtin in BUILTINS {
+        let row = format!("| `{}` | {} |\n", builtin.name, builtin.about());
+        assert!(document.contains(&row), "docs/mgd.md has no row {row}");
+    }
+    let words = LinkKind::ALL
+        .map(LinkKind::name)
+        .into_iter()
+        .chain(Architecture::ALL.map(Architecture::name));
+    for word in words {
+        assert!(
+            document.contains(&format!("`{word}`")),
+            "docs/mgd.md does not have {word}"
+        );
+    }
+    for kind in LinkKind::ALL {
+        if let Some(rate) = kind.channel_gbps(Architecture::Cuda) {
+            let row = document.lines().find(|line| {
+                line.starts_with('|') && line.contains(&format!("`{}`", kind.name())) && !line.contains("by `arch`")
+            });
+            assert!(
+                row.is_some_and(|row| row.contains(&format!("{rate}"))),
+                "docs/mgd.md: the rate of {}",
+                kind.name()
+            );
+        }
+    }
 }
 
 fn capital(text: &str) -> String {

@@ -55,6 +55,7 @@ impl StepLoss {
                 let (from, to) = (self.share.buffer(), self.all.buffer());
                 runtime.issue(AllGather {
                     axis,
+                    root: None,
                     outer: 1,
                     inner: from.len,
                     from,

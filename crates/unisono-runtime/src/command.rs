@@ -8,6 +8,7 @@ use crate::place::Place;
 use std::fmt::Debug;
 use std::sync::Arc;
 use unisono_kernels::scratch::Scratch;
+use unisono_mesh::schedule::Collective;
 use unisono_mesh::{AxisHandle, Mesh};
 
 /// What a command costs on one device: what the null backend adds up and a simulator prices.
@@ -45,6 +46,11 @@ pub trait Op: Debug {
 
     /// The devices that meet, for a collective; `None` for an operation that each device does alone.
     fn group(&self) -> Option<Group> {
+        None
+    }
+
+    /// What a collective carries over links, and its payload in bytes, as [`Collective`] defines it.
+    fn collective(&self) -> Option<(Collective, u64)> {
         None
     }
 
@@ -126,6 +132,12 @@ commands! {
     AllGather(crate::ops::gather::AllGather),
     TakePart(crate::ops::gather::TakePart),
     Broadcast(crate::ops::gather::Broadcast),
+    Scatter(crate::ops::gather::Scatter),
+    ReduceScatter(crate::ops::reduce_scatter::ReduceScatter),
+    AllToAll(crate::ops::exchange::AllToAll),
+    Shift(crate::ops::exchange::Shift),
+    PointToPoint(crate::ops::exchange::PointToPoint),
+    Barrier(crate::ops::exchange::Barrier),
     SelectRows(crate::ops::gather::SelectRows),
     Control(crate::ops::optimizer::Control),
     AdamWStep(crate::ops::optimizer::AdamWStep),

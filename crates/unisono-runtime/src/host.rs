@@ -9,6 +9,7 @@ use crate::report::{Phase, Report};
 use crate::sched::{Entry, HostGoal, Scope, Worker, Workers, Writer};
 use crate::task::{Recorded, Task, Undefine};
 use crate::trace::Capture;
+use crate::traffic::{Pattern, TrafficBook};
 use crate::view::View;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,6 +28,9 @@ pub(crate) struct Host {
     cpu: Option<Cpu>,
     /// Entries put in each queue.
     pub(crate) issued: [u64; 2],
+    /// What collectives have carried, and how devices are joined.
+    pub(crate) traffic: TrafficBook,
+    pub(crate) pattern: Pattern,
     /// What is being captured.
     pub(crate) capture: Option<Capture>,
     /// Traces begun so far.
@@ -60,6 +64,8 @@ impl Host {
                 writers,
             }),
             issued: [0; 2],
+            traffic: TrafficBook::default(),
+            pattern: Pattern::default(),
             capture: None,
             traces: 0,
             closed: None,
@@ -108,6 +114,9 @@ impl Host {
         };
         let cost = op.cost(view.mesh());
         self.report.phases[phase as usize].book(cost);
+        if op.group().is_some() {
+            self.traffic.book(view, op, self.pattern);
+        }
         let mut hash = StreamHash(self.hash);
         if view.id != 0 {
             // The whole mesh is the rule, and needs no word.
@@ -264,6 +273,7 @@ impl Host {
     /// Begins the figures anew.
     pub(crate) fn reset_report(&mut self) {
         self.report = Report::default();
+        self.traffic = TrafficBook::default();
         self.since = Instant::now();
         self.shown = self.busy();
         self.ledger.reset_peaks(self.phase);

@@ -186,6 +186,7 @@ impl Ledger {
             let spare = &mut memory.blocks[index];
             spare.owner = None;
             spare.block.marks = spare.block.marks.join(block.marks);
+            memory.freed = memory.freed.join(block.marks);
             return;
         }
         self.classes.give(view, block);

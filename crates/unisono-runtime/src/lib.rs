@@ -23,6 +23,7 @@ mod sched;
 pub mod stored;
 pub mod task;
 mod trace;
+mod traffic;
 mod transfer;
 mod view;
 
@@ -36,4 +37,5 @@ pub use report::{MemoryReport, Phase, PhaseReport, Report};
 pub use runtime::{Buffer, Leak, Pending, Runtime};
 pub use task::{Recorded, Task, UNDEFINED};
 pub use trace::Trace;
+pub use traffic::{Pattern, TrafficReport};
 pub use transfer::HostData;

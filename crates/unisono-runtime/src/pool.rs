@@ -119,6 +119,26 @@ impl Pool {
         self.top
     }
 
+    /// The lowest offset from `from` on at which `size` elements are free for a large block, what lies above the top included.
+    fn free_from(&self, from: usize, size: usize) -> Option<usize> {
+        let fits = |start: usize, end: usize| {
+            let start = start.max(from);
+            (start.checked_add(size)? <= end).then_some(start)
+        };
+        let before = self.large.by_offset.range(..=from).next_back();
+        let after = self.large.by_offset.range(from.saturating_add(1)..);
+        for (start, hole) in before.into_iter().chain(after) {
+            let end = match start + hole.size {
+                end if end == self.top => self.capacity,
+                end => end,
+            };
+            if let Some(offset) = fits(*start, end) {
+                return Some(offset);
+            }
+        }
+        fits(self.top, self.capacity)
+    }
+
     /// `size` elements at the top, together with a hole that ends there.
     fn grow(&mut self, size: usize) -> Option<Block> {
         let tail = self.large.take_ending_at(self.top);
@@ -138,42 +158,49 @@ impl Pool {
     }
 }
 
-/// Holes of the first pool that are looked at in search of one that all pools have.
-const CANDIDATES: usize = 64;
-
 fn take_large_in_all(pools: &mut [&mut Pool], size: usize) -> Option<Block> {
-    if let Some(offset) = common(pools, size, |pool| &pool.large) {
-        return Some(take_at(pools, offset, size, |pool| &mut pool.large));
-    }
-    let top = pools.iter().map(|pool| pool.top).max()?;
-    let end = top.checked_add(size)?;
-    if pools.iter().any(|pool| end > pool.capacity) {
-        return None;
-    }
-    for pool in pools.iter_mut() {
-        if pool.top < top {
-            pool.large.give(Block {
-                offset: pool.top,
-                size: top - pool.top,
-                marks: Marks::default(),
-            });
-        }
+    let offset = match common(pools, size, |pool| &pool.large) {
+        Some(offset) => offset,
+        None => lowest_common(pools, size)?,
+    };
+    let end = offset + size;
+    for pool in pools.iter_mut().filter(|pool| pool.top < end) {
+        pool.large.give(Block {
+            offset: pool.top,
+            size: end - pool.top,
+            marks: Marks::default(),
+        });
         pool.top = end;
     }
-    Some(Block {
-        offset: top,
-        size,
-        marks: Marks::default(),
-    })
+    Some(take_at(pools, offset, size, |pool| &mut pool.large))
 }
 
-/// An offset at which all pools have a hole of `size`.
+/// Holes of the first pool that are looked at in search of one whose start is free in all pools.
+const CANDIDATES: usize = 64;
+
+/// An offset at which a hole of the first pool begins and all pools have `size` free elements: the best fit, where that is quickly
+/// found.
 fn common(pools: &[&mut Pool], size: usize, holes: impl Fn(&Pool) -> &Holes) -> Option<usize> {
     let (first, others) = pools.split_first()?;
     let candidates = holes(first).by_size.range((size, 0, 0)..).take(CANDIDATES);
     candidates
         .map(|(_, _, offset)| *offset)
         .find(|offset| others.iter().all(|pool| holes(pool).covers(*offset, size)))
+}
+
+/// The lowest offset at which all pools have `size` free elements, what lies above their tops included.
+fn lowest_common(pools: &[&mut Pool], size: usize) -> Option<usize> {
+    let mut offset = 0;
+    loop {
+        let mut highest = offset;
+        for pool in pools {
+            highest = highest.max(pool.free_from(offset, size)?);
+        }
+        if highest == offset {
+            return Some(offset);
+        }
+        offset = highest;
+    }
 }
 
 /// Takes the hole that all pools are known to have.

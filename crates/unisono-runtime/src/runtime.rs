@@ -11,7 +11,6 @@ use crate::queue::Queue;
 use crate::report::{Phase, Report};
 use crate::sched::{HostGoal, Setup, Workers};
 use crate::task::{Download, Recorded, Task, Upload};
-use crate::trace::Trace;
 use crate::transfer::HostData;
 use crate::view::View;
 use std::cell::{Cell, RefCell, RefMut};
@@ -190,24 +189,6 @@ impl Runtime {
             .filter(|(_, (buffers, _))| *buffers > 0)
             .map(|(kind, (buffers, bytes))| Leak { kind, buffers, bytes })
             .collect())
-    }
-
-    /// Keeps commands from now on instead of running them, on all views of these devices, until [`Runtime::end_capture`]. Results
-    /// of commands lie in memory of the trace; other memory, uploads and reads are refused meanwhile.
-    ///
-    /// # Errors
-    /// [`RuntimeError::Trace`] inside another capture.
-    pub fn begin_capture(&self) -> Result<(), RuntimeError> {
-        self.host().begin_capture()
-    }
-
-    /// Ends the capture.
-    ///
-    /// # Errors
-    /// [`RuntimeError::Trace`] where none was begun, or where a buffer that a command uses was freed meanwhile.
-    pub fn end_capture(&self) -> Result<Trace, RuntimeError> {
-        let body = self.host().end_capture()?;
-        Ok(Trace::new(body, self.clone()))
     }
 
     /// Who consumes the commands.

@@ -15,11 +15,32 @@ use crate::report::{Phase, PhaseReport};
 use crate::runtime::Runtime;
 use crate::sched::Scope;
 use crate::task::{Recorded, Task};
+use crate::traffic::TrafficBook;
 use crate::view::View;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+
+impl Runtime {
+    /// Keeps commands from now on instead of running them, on all views of these devices, until [`Runtime::end_capture`]. Results
+    /// of commands lie in memory of the trace; other memory, uploads and reads are refused meanwhile.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Trace`] inside another capture.
+    pub fn begin_capture(&self) -> Result<(), RuntimeError> {
+        self.host().begin_capture()
+    }
+
+    /// Ends the capture.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Trace`] where none was begun, or where a buffer that a command uses was freed meanwhile.
+    pub fn end_capture(&self) -> Result<Trace, RuntimeError> {
+        let body = self.host().end_capture()?;
+        Ok(Trace::new(body, self.clone()))
+    }
+}
 
 /// A captured part of a program; its memory is given back by [`Trace::release`] or when it is dropped.
 pub struct Trace {
@@ -99,6 +120,7 @@ pub(crate) struct Capture {
     /// Buffers of the program that captured commands use, and whether one of them writes it.
     foreign: HashMap<u64, (BufferRef, bool, &'static str)>,
     phases: [PhaseReport; Phase::ALL.len()],
+    traffic: TrafficBook,
     hash: StreamHash,
 }
 
@@ -121,6 +143,7 @@ pub(crate) struct Body {
     /// Results that the program held when the capture ended.
     results: Vec<BufferRef>,
     phases: [PhaseReport; Phase::ALL.len()],
+    traffic: TrafficBook,
     hash: u64,
     /// What must have ended before the trace may touch its memory: grows with each replay.
     marks: Marks,
@@ -143,6 +166,7 @@ impl Host {
             commands: Vec::new(),
             foreign: HashMap::new(),
             phases: Default::default(),
+            traffic: TrafficBook::default(),
             hash: StreamHash::default(),
         });
         Ok(())
@@ -187,6 +211,7 @@ impl Host {
         };
         let cost = op.cost(view.mesh());
         capture.phases[booked as usize].book(cost);
+        capture.traffic.book(view, op, self.pattern);
         capture.hash.command(op, Queue::Compute, cost);
         let tiles = op.tiles();
         if tiles > 0 {
@@ -216,6 +241,7 @@ impl Host {
             foreign,
             results,
             phases: capture.phases,
+            traffic: capture.traffic,
             hash: capture.hash.0,
             marks,
             released: false,
@@ -247,6 +273,7 @@ impl Host {
         for (phase, part) in self.report.phases.iter_mut().zip(&body.phases) {
             phase.add(part);
         }
+        self.traffic.add(&body.traffic);
         let mut hash = StreamHash(self.hash);
         hash.word(body.hash);
         self.hash = hash.0;
@@ -259,7 +286,7 @@ impl Host {
         let compute = Queue::Compute as usize;
         // To the rest of the program the trace is its last command.
         let last = self.issued[compute] + count;
-        let mut wait = body.marks.0[1 - compute];
+        let mut wait = body.marks.join(self.ledger.freed_of_trace(body.id)).0[1 - compute];
         for (buffer, written, name) in &body.foreign {
             wait = wait.max(match written {
                 true => self.ledger.write(*buffer, compute, last, name),

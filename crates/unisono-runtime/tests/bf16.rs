@@ -288,6 +288,7 @@ fn moves() {
             runtime,
             AllGather {
                 axis,
+                root: None,
                 outer,
                 inner: COLS,
                 from: source,

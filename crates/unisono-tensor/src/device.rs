@@ -1,13 +1,32 @@
 //! A mesh opened for tensors.
 
 use crate::distributed::Defaults;
-use crate::{Result, Rows};
+use crate::tensor::Meta;
+use crate::{Result, Rows, Tensor};
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
 use unisono_kernels::philox::Stream;
 use unisono_mesh::{AxisHandle, Mesh, MeshView};
-use unisono_runtime::{Leak, Options, Runtime, Trace};
+use unisono_runtime::{Buffer, Leak, Options, Runtime, Trace};
+
+/// Sender, receiver and tag of a message; devices by their numbers in the system.
+pub(crate) type Ends = (usize, usize, u64);
+
+/// A message on its way: the memory and the shape of a tensor. (A tensor would hold the mesh that holds the message.)
+struct Message {
+    memory: Rc<Buffer>,
+    meta: Meta,
+}
+
+/// The links between neighbouring devices.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Links {
+    /// Channels of each connection; `None` where nothing is known of them.
+    pub channels: Option<usize>,
+    /// Whether the ends of each axis are joined.
+    pub rings: Vec<bool>,
+}
 
 /// The devices of a mesh, with what a program on them needs: whether gradients are recorded, and the random seed.
 ///
@@ -28,6 +47,14 @@ struct Inner {
     seed: Cell<u64>,
     step: Cell<u32>,
     uses: RefCell<HashMap<(u64, &'static str), usize>>,
+    /// What was noticed and is worth a word, each once.
+    notes: RefCell<Vec<String>>,
+    /// How many notes have been taken.
+    notes_taken: Cell<usize>,
+    /// The links between devices, where a descriptor tells of them.
+    links: RefCell<Links>,
+    /// Messages on their way, by sender, receiver and tag.
+    posts: RefCell<BTreeMap<Ends, VecDeque<Message>>>,
     /// Slots of gradients over a batch, by (sequences, devices, sequences pushed at a time): every weight of a model asks
     /// the same.
     slots: RefCell<HashMap<(usize, usize, usize), usize>>,
@@ -90,6 +117,10 @@ impl MeshDevice {
                 seed: Cell::new(0),
                 step: Cell::new(0),
                 uses: RefCell::new(HashMap::new()),
+                notes: RefCell::default(),
+                notes_taken: Cell::new(0),
+                links: RefCell::default(),
+                posts: RefCell::default(),
                 slots: RefCell::new(HashMap::new()),
                 defaults: Defaults::default(),
                 known: RefCell::new(HashMap::new()),
@@ -215,6 +246,69 @@ impl MeshDevice {
     /// As [`Runtime::end_capture`].
     pub fn end_capture(&self) -> Result<Trace> {
         Ok(self.runtime.end_capture()?)
+    }
+
+    /// What a descriptor says of the links between the devices: how many channels neighbours have, and which axes end in a wrap.
+    pub fn set_links(&self, links: Links) {
+        *self.inner.links.borrow_mut() = links;
+    }
+
+    /// The links as last set.
+    pub fn links(&self) -> Links {
+        self.inner.links.borrow().clone()
+    }
+
+    /// What was noticed since this was last called: collectives that had nothing to do, rings that are lines. Each is said once.
+    pub fn take_notes(&self) -> Vec<String> {
+        let notes = self.inner.notes.borrow();
+        notes[self.inner.notes_taken.replace(notes.len())..].to_vec()
+    }
+
+    pub(crate) fn note(&self, text: String) {
+        let mut notes = self.inner.notes.borrow_mut();
+        if !notes.contains(&text) {
+            notes.push(text);
+        }
+    }
+
+    /// Leaves a message for a receiver.
+    pub(crate) fn post(&self, ends: Ends, message: &Tensor) {
+        let message = Message {
+            memory: message.inner.memory.clone(),
+            meta: message.meta().clone(),
+        };
+        let mut posts = self.inner.posts.borrow_mut();
+        posts.entry(ends).or_default().push_back(message);
+    }
+
+    /// Takes the oldest message with these ends that was sent on this mesh.
+    pub(crate) fn take_post(&self, ends: Ends) -> Option<Tensor> {
+        let mut posts = self.inner.posts.borrow_mut();
+        let queue = posts.get_mut(&ends)?;
+        let index = queue
+            .iter()
+            .position(|message| message.memory.runtime().same(&self.runtime))?;
+        let message = queue.remove(index)?;
+        if queue.is_empty() {
+            posts.remove(&ends);
+        }
+        let buffer = message.memory.r();
+        Some(Tensor::view(self, message.memory, buffer, message.meta))
+    }
+
+    /// The messages that nobody has taken, in words.
+    pub(crate) fn waiting_posts(&self) -> String {
+        const SHOWN: usize = 5;
+        let posts = self.inner.posts.borrow();
+        let count: usize = posts.values().map(VecDeque::len).sum();
+        let list = posts.keys().take(SHOWN);
+        let list: Vec<String> = list
+            .map(|(from, to, tag)| format!("device {from} to {to} with tag {tag}"))
+            .collect();
+        match count {
+            0 => "none is waiting".to_string(),
+            _ => format!("{count} are waiting ({})", list.join(", ")),
+        }
     }
 
     /// The axis of this name if the mesh has one of more than one device; code written for `tp` runs where there is none.

@@ -16,6 +16,7 @@
 //! ```
 
 pub mod autograd;
+pub mod collectives;
 pub mod create;
 pub mod custom;
 pub mod device;
@@ -34,7 +35,7 @@ mod saved;
 pub mod stored;
 pub mod tensor;
 
-pub use device::MeshDevice;
+pub use device::{Links, MeshDevice};
 pub use distributed::DistributedHostTensor;
 pub use error::TensorError;
 pub use host_tensor::{HostElement, HostTensor};

@@ -71,6 +71,17 @@ impl Meta {
         }
     }
 
+    /// Shape of the whole tensor.
+    pub fn shape(&self, device: &MeshDevice) -> Vec<usize> {
+        let mut shape = self.local.clone();
+        for (index, placement) in self.placements.iter().enumerate() {
+            if let Placement::Shard(dim) = placement {
+                shape[*dim] *= device.axis_at(index).size;
+            }
+        }
+        shape
+    }
+
     /// The same placement and batch with another local shape of the same rank.
     pub fn with_local(&self, local: Vec<usize>) -> Meta {
         Meta { local, ..self.clone() }
@@ -155,13 +166,7 @@ impl Tensor {
 
     /// Shape of the whole tensor: sharded dimensions times the size of their axis.
     pub fn shape(&self) -> Vec<usize> {
-        let mut shape = self.inner.meta.local.clone();
-        for (index, placement) in self.inner.meta.placements.iter().enumerate() {
-            if let Placement::Shard(dim) = placement {
-                shape[*dim] *= self.device().axis_at(index).size;
-            }
-        }
-        shape
+        self.inner.meta.shape(self.device())
     }
 
     /// Number of dimensions.

@@ -8,15 +8,21 @@ use crate::error::hint;
 /// `[unisono.link] { … }`; `of_mesh` where it may speak of one dimension or of a switch.
 pub(crate) fn link(r: &mut Reader, item: &Item<'_>, of_mesh: bool) -> Option<LinkBlock> {
     r.block(item, "[unisono.link]", None, |r, fields| {
-        let (mut dim, mut kind, mut bandwidth, mut latency, mut switched) = (None, None, None, None, None);
+        let (mut dim, mut kind, mut bandwidth, mut latency) = (None, None, None, None);
+        let (mut channels, mut switched) = (None, None);
         for field in fields {
             match &*field.name {
                 "dim" if of_mesh => r.set(&mut dim, field, Reader::uint32),
                 "kind" => r.set(&mut kind, field, link_kind),
                 "bandwidth_gbps" => r.set(&mut bandwidth, field, Reader::positive),
                 "latency_us" => r.set(&mut latency, field, Reader::positive),
+                "channels" if of_mesh => r.set(&mut channels, field, channel_count),
                 "switched" if of_mesh => r.set(&mut switched, field, Reader::boolean),
-                _ if of_mesh => r.unknown(field, &["dim", "kind", "bandwidth_gbps", "latency_us", "switched"], &[]),
+                _ if of_mesh => r.unknown(
+                    field,
+                    &["dim", "kind", "bandwidth_gbps", "latency_us", "channels", "switched"],
+                    &[],
+                ),
                 _ => r.unknown(field, &["kind", "bandwidth_gbps", "latency_us"], &[]),
             }
         }
@@ -26,9 +32,20 @@ pub(crate) fn link(r: &mut Reader, item: &Item<'_>, of_mesh: bool) -> Option<Lin
             kind,
             bandwidth_gbps: bandwidth,
             latency_us: latency,
+            channels,
             switched: switched.is_some_and(|switched| switched.value),
         }
     })
+}
+
+/// A number of channels, at least 1.
+fn channel_count(r: &mut Reader, item: &Item<'_>, field: &str) -> Option<u32> {
+    let count = r.uint32(item, field)?.value;
+    if count == 0 {
+        r.problem(item.at, field, || "0 channels; a link needs at least 1".to_owned());
+        return None;
+    }
+    Some(count)
 }
 
 /// A kind of link, as a bare word or in quotes.

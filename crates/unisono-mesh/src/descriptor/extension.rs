@@ -91,6 +91,8 @@ pub struct LinkBlock {
     pub bandwidth_gbps: Option<f64>,
     /// `latency_us`: microseconds from device to device.
     pub latency_us: Option<f64>,
+    /// `channels`: how many such links have, in place of the mesh's `channels.count`.
+    pub channels: Option<u32>,
     /// `switched`: the devices of the mesh hang on a switch, so that every pair is one hop apart.
     pub switched: bool,
 }

@@ -37,22 +37,32 @@ fn is_switched(mesh: &MeshDescriptor) -> bool {
 /// All links of a mesh that has been checked.
 pub(crate) fn links(mesh: &MeshDescriptor, arch: Architecture, shape: &MeshShape, channels: u32) -> Vec<Link> {
     let types = dim_types(mesh, shape);
-    let rate = |dim: Option<usize>| {
+    let block = |dim: Option<usize>| {
         let of = |wanted: Option<usize>| {
             mesh.links
                 .iter()
                 .find(|block| block.dim.map(|dim| dim as usize) == wanted)
         };
-        LinkRate::new(arch, dim.and_then(|dim| of(Some(dim))).or_else(|| of(None)))
+        dim.and_then(|dim| of(Some(dim))).or_else(|| of(None))
     };
-    let rates: Vec<LinkRate> = (0..shape.num_axes()).map(|dim| rate(Some(dim))).collect();
-    let link = |a, b, dim: Option<usize>, role| Link {
-        a,
-        b,
-        dim,
-        role,
-        channels,
-        rate: dim.map_or_else(|| rate(None), |dim| rates[dim]),
+    // What links along each dimension have, and after these what links along none have.
+    let shared = |dim: Option<usize>| {
+        let block = block(dim);
+        let own = block.and_then(|block| block.channels);
+        (LinkRate::new(arch, block), own.unwrap_or(channels))
+    };
+    let along: Vec<(LinkRate, u32)> = (0..shape.num_axes()).map(|dim| shared(Some(dim))).collect();
+    let along_none = shared(None);
+    let link = |a, b, dim: Option<usize>, role| {
+        let (rate, channels) = dim.map_or(along_none, |dim| along[dim]);
+        Link {
+            a,
+            b,
+            dim,
+            role,
+            channels,
+            rate,
+        }
     };
     let strides = shape.strides();
     let mut links = Vec::new();

@@ -21,6 +21,7 @@
 //! ```
 
 mod blocks;
+mod builtin;
 mod compat;
 mod connect;
 mod express;
@@ -35,10 +36,13 @@ mod read;
 mod regex;
 mod report;
 mod schema;
+mod select;
 mod text;
 mod topology;
 mod validate;
+mod write;
 
+pub use builtin::{BUILTINS, Builtin, cpu_descriptor};
 pub use extension::{DeviceBlock, LinkBlock, LinkKind, LinkRate};
 pub use machine::{Block, Connection, Endpoint, FabricType, Host, Instance, Link, LinkRole, Machine, Origin, Pin};
 pub use report::{At, MAX_PROBLEMS, Position, Problem, Problems, Report, Stage};
@@ -47,7 +51,9 @@ pub use schema::{
     GraphDescriptor, GraphTopology, Layout, MeshDescriptor, NodeRef, PinField, PinPair, Pinning, Policy, RefKind,
     Target,
 };
+pub use select::{Fit, NamedBy, Selection, Wish, hold, load, open, select};
 pub use text::MAX_BYTES;
+pub use write::{NewMesh, parse_sizes};
 
 /// A descriptor that has passed every stage.
 #[derive(Debug, Clone, PartialEq)]

@@ -8,6 +8,8 @@ use crate::pool::{Block, Marks, Pool};
 #[derive(Default)]
 pub(super) struct TraceMemory {
     pub(super) blocks: Vec<TraceBlock>,
+    /// The last uses of results that the program has let go of: a replay must not write them before.
+    pub(super) freed: Marks,
 }
 
 pub(super) struct TraceBlock {
@@ -37,6 +39,11 @@ impl Ledger {
         let results = held.map(|id| self.slots[slot_of(id)].whole).collect();
         let marks = memory.blocks.iter().map(|block| block.block.marks);
         (results, marks.fold(Marks::default(), Marks::join))
+    }
+
+    /// What must have ended before a replay may write what the program has let go of.
+    pub(crate) fn freed_of_trace(&self, trace: u32) -> Marks {
+        self.traces.get(&trace).map_or(Marks::default(), |memory| memory.freed)
     }
 
     /// Gives back the memory of a trace; what the program still holds becomes a buffer like any other. `marks` are the last uses.

@@ -8,6 +8,7 @@ use unisono_kernels::cast::cast;
 use unisono_kernels::combine::{Part, combine};
 use unisono_kernels::order::Tree;
 use unisono_kernels::scratch::Scratch;
+use unisono_mesh::schedule::{self, Collective};
 use unisono_mesh::{AxisHandle, Mesh};
 
 /// How the values of a group become one.
@@ -18,8 +19,15 @@ pub enum Reduction {
         /// Units of the whole sum.
         units: usize,
     },
+    /// The same sum divided by the size of the axis.
+    Mean {
+        /// Units of the whole sum.
+        units: usize,
+    },
     /// The largest value.
     Max,
+    /// The smallest value.
+    Min,
 }
 
 /// `to = reduction over the axis of from`, in place where both are the same buffer.
@@ -44,31 +52,60 @@ pub(crate) fn members(axis: AxisHandle, first: usize) -> impl Iterator<Item = us
     (0..axis.size).map(move |i| first + i * axis.stride)
 }
 
-impl AllReduce {
-    fn reduce(&self, place: &Place<'_>, from: usize, result: &mut [f32], scratch: &mut Scratch) {
+impl Reduction {
+    /// Works out the elements from `from` on, as many as `result` holds, of the values that the members of a group have in
+    /// `buffer`, slot after slot of `slot` elements.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "they are the fields of the operations that reduce"
+    )]
+    pub(crate) fn of(
+        self,
+        place: &Place<'_>,
+        axis: AxisHandle,
+        buffer: BufferRef,
+        slot: usize,
+        from: usize,
+        result: &mut [f32],
+        scratch: &mut Scratch,
+    ) {
         let len = result.len();
-        let device = |i: usize| place.device + i * self.axis.stride;
-        match self.reduction {
-            Reduction::Sum { units } => {
+        let values = |i: usize| place.f32_on(place.device + i * axis.stride, buffer);
+        let mut best = |better: fn(f32, f32) -> bool| {
+            result.copy_from_slice(&values(0)[from..from + len]);
+            for i in 1..axis.size {
+                for (best, value) in result.iter_mut().zip(&values(i)[from..from + len]) {
+                    *best = if better(*value, *best) { *value } else { *best };
+                }
+            }
+        };
+        match self {
+            Reduction::Sum { units } | Reduction::Mean { units } => {
                 let tree = Tree::over_units(units);
-                let each = units / self.axis.size;
+                let each = units / axis.size;
                 let part = |i: usize| Part {
                     open: i * each,
                     end: (i + 1) * each,
-                    data: place.f32_on(device(i), self.from),
-                    slot: self.slot,
+                    data: values(i),
+                    slot,
                 };
-                combine(scratch.isa(), &tree, self.axis.size, &part, from, len, result, scratch);
-            }
-            Reduction::Max => {
-                let part = |i: usize| &place.f32_on(device(i), self.from)[from..from + len];
-                result.copy_from_slice(part(0));
-                for i in 1..self.axis.size {
-                    for (best, value) in result.iter_mut().zip(part(i)) {
-                        *best = if *value > *best { *value } else { *best };
-                    }
+                combine(scratch.isa(), &tree, axis.size, &part, from, len, result, scratch);
+                if matches!(self, Reduction::Mean { .. }) {
+                    let n = axis.size as f32;
+                    result.iter_mut().for_each(|sum| *sum /= n);
                 }
             }
+            Reduction::Max => best(|value, best| value > best),
+            Reduction::Min => best(|value, best| value < best),
+        }
+    }
+
+    fn kind(self) -> schedule::Reduction {
+        match self {
+            Reduction::Sum { .. } => schedule::Reduction::Sum,
+            Reduction::Mean { .. } => schedule::Reduction::Mean,
+            Reduction::Max => schedule::Reduction::Max,
+            Reduction::Min => schedule::Reduction::Min,
         }
     }
 }
@@ -90,6 +127,10 @@ impl Op for AllReduce {
         Some(Group::Along(self.axis))
     }
 
+    fn collective(&self) -> Option<(Collective, u64)> {
+        Some((Collective::AllReduce(self.reduction.kind()), 4 * self.len as u64))
+    }
+
     fn cost(&self, _mesh: &Mesh) -> Cost {
         let n = self.axis.size as u64;
         let slots = (self.from.len / self.slot.max(1)) as u64;
@@ -108,7 +149,15 @@ impl Op for AllReduce {
     fn run(&self, place: &Place<'_>, tile: usize, scratch: &mut Scratch) {
         let range = chunk(tile, self.len);
         let mut result = scratch.take_result(range.len());
-        self.reduce(place, range.start, result.floats(), scratch);
+        self.reduction.of(
+            place,
+            self.axis,
+            self.from,
+            self.slot,
+            range.start,
+            result.floats(),
+            scratch,
+        );
         for device in members(self.axis, place.device) {
             let to = place.write_floats_on(device, self.to, range.start, range.len());
             cast(scratch.isa(), &*result.floats(), to);

@@ -1,6 +1,6 @@
-//! Collectives that move values without adding them: all-gather, reduce-scatter's scatter, broadcast, select.
+//! Collectives that move values without adding them: all-gather, gather, scatter, broadcast, select.
 //!
-//! Source and destination of each are equally wide; what the elements are plays no part.
+//! Source and destination of each are of one kind; what the elements are plays no part.
 
 use super::all_reduce::members;
 use super::{chunk, chunks, row_tiles, tile_rows};
@@ -8,6 +8,7 @@ use crate::buffer::BufferRef;
 use crate::command::{Cost, Group, Op};
 use crate::place::Place;
 use unisono_kernels::scratch::Scratch;
+use unisono_mesh::schedule::Collective;
 use unisono_mesh::{AxisHandle, Mesh};
 
 /// `to[o][i][..] = member i's from[o][..]`: a dimension grows by the number of devices on the axis, in axis order.
@@ -15,6 +16,8 @@ use unisono_mesh::{AxisHandle, Mesh};
 pub struct AllGather {
     /// The devices that meet.
     pub axis: AxisHandle,
+    /// The only member that gets the result, where not all do.
+    pub root: Option<usize>,
     /// Product of the dimensions before the gathered one.
     pub outer: usize,
     /// Elements of one device's gathered dimension and those after it.
@@ -42,13 +45,21 @@ impl Op for AllGather {
         Some(Group::Along(self.axis))
     }
 
+    fn collective(&self) -> Option<(Collective, u64)> {
+        let collective = match self.root {
+            Some(root) => Collective::Gather { root },
+            None => Collective::AllGather,
+        };
+        Some((collective, self.axis.size as u64 * self.from.bytes()))
+    }
+
     fn cost(&self, _mesh: &Mesh) -> Cost {
         let n = self.axis.size as u64;
         let part = (self.from.dtype.bytes() * self.outer * self.inner) as u64;
         Cost {
             flops: 0,
             bytes: part * (n + 1),
-            link_bytes: part * (n - 1),
+            link_bytes: if self.root.is_some() { part } else { part * (n - 1) },
         }
     }
 
@@ -58,14 +69,16 @@ impl Op for AllGather {
 
     fn run(&self, place: &Place<'_>, tile: usize, _scratch: &mut Scratch) {
         let width = self.inner * self.axis.size;
+        let size = self.from.dtype.bytes();
         for row in tile_rows(tile, self.outer, width) {
             for (i, source) in members(self.axis, place.device).enumerate() {
-                let from = place
-                    .floats_on(source, self.from)
-                    .range(row * self.inner..(row + 1) * self.inner);
-                for device in members(self.axis, place.device) {
-                    let mut to = place.write_floats_on(device, self.to, row * width + i * self.inner, self.inner);
-                    to.copy_from(from);
+                let from = &place.u8_on(source, self.from)[size * row * self.inner..size * (row + 1) * self.inner];
+                for (j, device) in members(self.axis, place.device).enumerate() {
+                    if self.root.is_none_or(|root| root == j) {
+                        place
+                            .write_u8_on(device, self.to, row * width + i * self.inner, self.inner)
+                            .copy_from_slice(from);
+                    }
                 }
             }
         }
@@ -117,9 +130,76 @@ impl Op for TakePart {
         let width = self.inner * self.axis.size;
         for row in tile_rows(tile, self.outer, self.inner) {
             let at = row * width + position * self.inner;
+            let size = self.from.dtype.bytes();
             place
-                .write_floats(self.to, row * self.inner, self.inner)
-                .copy_from(place.floats(self.from).range(at..at + self.inner));
+                .write_u8_on(place.device, self.to, row * self.inner, self.inner)
+                .copy_from_slice(&place.u8(self.from)[size * at..size * (at + self.inner)]);
+        }
+    }
+}
+
+/// `to[o][..] on member i = member root's from[o][i][..]`: the root deals out a dimension.
+#[derive(Clone, Debug)]
+pub struct Scatter {
+    /// The devices that meet.
+    pub axis: AxisHandle,
+    /// Position of the sender on the axis.
+    pub root: usize,
+    /// Product of the dimensions before the one that is dealt out.
+    pub outer: usize,
+    /// Elements of one device's part of it and those after it.
+    pub inner: usize,
+    /// `outer × axis.size × inner` elements.
+    pub from: BufferRef,
+    /// `outer × inner` elements.
+    pub to: BufferRef,
+}
+
+impl Op for Scatter {
+    fn name(&self) -> &'static str {
+        "scatter"
+    }
+
+    fn reads(&self, see: &mut dyn FnMut(BufferRef)) {
+        see(self.from);
+    }
+
+    fn writes(&self, see: &mut dyn FnMut(BufferRef)) {
+        see(self.to);
+    }
+
+    fn group(&self) -> Option<Group> {
+        Some(Group::Along(self.axis))
+    }
+
+    fn collective(&self) -> Option<(Collective, u64)> {
+        Some((Collective::Scatter { root: self.root }, self.from.bytes()))
+    }
+
+    fn cost(&self, _mesh: &Mesh) -> Cost {
+        let bytes = self.to.bytes();
+        Cost {
+            flops: 0,
+            bytes: 2 * bytes,
+            link_bytes: bytes,
+        }
+    }
+
+    fn tiles(&self) -> usize {
+        row_tiles(self.outer, self.inner * self.axis.size)
+    }
+
+    fn run(&self, place: &Place<'_>, tile: usize, _scratch: &mut Scratch) {
+        let width = self.inner * self.axis.size;
+        let size = self.from.dtype.bytes();
+        let from = place.u8_on(place.device + self.root * self.axis.stride, self.from);
+        for row in tile_rows(tile, self.outer, width) {
+            for (i, device) in members(self.axis, place.device).enumerate() {
+                let at = size * (row * width + i * self.inner);
+                place
+                    .write_u8_on(device, self.to, row * self.inner, self.inner)
+                    .copy_from_slice(&from[at..at + size * self.inner]);
+            }
         }
     }
 }
@@ -154,6 +234,10 @@ impl Op for Broadcast {
         Some(Group::Along(self.axis))
     }
 
+    fn collective(&self) -> Option<(Collective, u64)> {
+        Some((Collective::Broadcast { root: self.root }, self.from.bytes()))
+    }
+
     fn cost(&self, _mesh: &Mesh) -> Cost {
         let bytes = self.from.bytes();
         Cost {
@@ -170,11 +254,12 @@ impl Op for Broadcast {
     fn run(&self, place: &Place<'_>, tile: usize, _scratch: &mut Scratch) {
         let range = chunk(tile, self.from.len);
         let root = place.device + self.root * self.axis.stride;
-        let from = place.floats_on(root, self.from).range(range.clone());
+        let size = self.from.dtype.bytes();
+        let from = &place.u8_on(root, self.from)[size * range.start..size * range.end];
         for device in members(self.axis, place.device) {
             place
-                .write_floats_on(device, self.to, range.start, range.len())
-                .copy_from(from);
+                .write_u8_on(device, self.to, range.start, range.len())
+                .copy_from_slice(from);
         }
     }
 }
@@ -213,6 +298,11 @@ impl Op for SelectRows {
 
     fn group(&self) -> Option<Group> {
         Some(Group::Along(self.axis))
+    }
+
+    fn collective(&self) -> Option<(Collective, u64)> {
+        // Every device's rows, from their owners to all: as much as all-gathering equal shares would carry.
+        Some((Collective::AllGather, self.to.bytes()))
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {

@@ -1,6 +1,8 @@
 //! What the runtime's tests share: an operation whose result shows every mistake of order, and meshes.
 #![allow(dead_code, missing_docs)]
 
+pub mod program;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use unisono_kernels::scratch::Scratch;

@@ -2,12 +2,13 @@
 //!
 //! Each takes the name of a mesh axis; where the mesh has no such axis, or one of a single device, there is nothing to do.
 
-use crate::Result;
 use crate::error::TensorError;
-use crate::tensor::{Dtype, Meta, Tensor};
+use crate::tensor::{Dtype, Meta, PartialSum, Tensor};
+use crate::{MeshDevice, Result};
 use unisono_mesh::{AxisHandle, Placement};
 use unisono_runtime::ops::all_reduce::{AllReduce, Reduction};
 use unisono_runtime::ops::gather::{AllGather, Broadcast, TakePart};
+use unisono_runtime::ops::reduce_scatter::ReduceScatter;
 
 impl Tensor {
     /// Completes a partial sum over `axis`: every device gets the whole sum, in canonical order, rounded once to the kind of
@@ -49,7 +50,7 @@ impl Tensor {
         expect(
             self,
             "broadcast",
-            axis,
+            axis.index,
             |p| p == Placement::Replicate,
             "it must be Replicate; all_gather makes it so",
         )?;
@@ -75,7 +76,7 @@ impl Tensor {
         expect(
             self,
             "all_gather",
-            axis,
+            axis.index,
             |p| p == Placement::Shard(dim),
             &format!("it must be Shard({dim}); scatter cuts a replicated tensor"),
         )?;
@@ -99,7 +100,7 @@ impl Tensor {
         let Some(axis) = self.device().axis(axis) else {
             return Ok(self.clone());
         };
-        let y = take_part(&finish_partial("reduce_scatter", self, axis)?, axis, dim)?;
+        let y = finish_own_part(self, axis, dim)?;
         Ok(y.record("reduce_scatter", &[self], move |dy| {
             Ok(vec![Some(gather(dy, axis, dim)?)])
         }))
@@ -116,7 +117,7 @@ impl Tensor {
         expect(
             self,
             "scatter",
-            axis,
+            axis.index,
             |p| p == Placement::Replicate,
             "it must be Replicate; all_gather makes it so",
         )?;
@@ -154,15 +155,21 @@ impl Tensor {
 }
 
 /// Fails where the placement along `axis` is not as `fits` says.
-fn expect(t: &Tensor, op: &'static str, axis: AxisHandle, fits: impl Fn(Placement) -> bool, rule: &str) -> Result<()> {
-    let placement = t.placements()[axis.index];
+pub(crate) fn expect(
+    t: &Tensor,
+    op: &'static str,
+    axis: usize,
+    fits: impl Fn(Placement) -> bool,
+    rule: &str,
+) -> Result<()> {
+    let placement = t.placements()[axis];
     if fits(placement) {
         return Ok(());
     }
     t.complete(op, "the tensor")?;
     Err(TensorError::Placement {
         op,
-        axis: t.device().axis_name(axis.index),
+        axis: t.device().axis_name(axis),
         found: format!("the tensor {:?} is {placement}", t.shape()),
         rule: rule.into(),
     })
@@ -173,21 +180,23 @@ pub(crate) fn finish_partial(op: &'static str, t: &Tensor, axis: AxisHandle) -> 
     finish_in(op, t, axis, None)
 }
 
+/// The sum over the axis that a tensor is a part of.
+fn partial_over(op: &'static str, t: &Tensor, axis: AxisHandle) -> Result<PartialSum> {
+    match t.meta().partial {
+        Some(partial) if partial.axis.index == axis.index => Ok(partial),
+        _ => Err(TensorError::Placement {
+            op,
+            axis: t.device().axis_name(axis.index),
+            found: format!("the tensor {:?} is {}", t.shape(), t.placements()[axis.index]),
+            rule: "only a partial sum over this axis can be reduced; a complete value would be counted once a device"
+                .into(),
+        }),
+    }
+}
+
 /// The complete sum on every device, in its own kind or another one.
 fn finish_in(op: &'static str, t: &Tensor, axis: AxisHandle, dtype: Option<Dtype>) -> Result<Tensor> {
-    let partial = match t.meta().partial {
-        Some(partial) if partial.axis.index == axis.index => partial,
-        _ => {
-            return Err(TensorError::Placement {
-                op,
-                axis: t.device().axis_name(axis.index),
-                found: format!("the tensor {:?} is {}", t.shape(), t.placements()[axis.index]),
-                rule:
-                    "only a partial sum over this axis can be reduced; a complete value would be counted once a device"
-                        .into(),
-            });
-        }
-    };
+    let partial = partial_over(op, t, axis)?;
     let mut meta = Meta {
         partial: None,
         dtype: dtype.unwrap_or(partial.dtype),
@@ -201,6 +210,36 @@ fn finish_in(op: &'static str, t: &Tensor, axis: AxisHandle, dtype: Option<Dtype
         from: t.buffer(),
         slot: t.meta().len(),
         len: t.meta().len(),
+        to: y.buffer(),
+    })?;
+    Ok(y)
+}
+
+/// Each device's own part of `dim` of the complete sum.
+fn finish_own_part(t: &Tensor, axis: AxisHandle, dim: usize) -> Result<Tensor> {
+    let op = "reduce_scatter";
+    let partial = partial_over(op, t, axis)?;
+    let mut meta = Meta {
+        partial: None,
+        dtype: partial.dtype,
+        ..t.meta().clone()
+    };
+    meta.placements[axis.index] = Placement::Replicate;
+    check_part(op, t.device(), &meta, axis.index, dim)?;
+    meta.local[dim] /= axis.size;
+    meta.placements[axis.index] = Placement::Shard(dim);
+    if dim == 0 {
+        meta.rows = None;
+    }
+    let outer = meta.local[..dim].iter().product();
+    let inner = meta.local[dim..].iter().product();
+    let y = Tensor::activation(t.device(), meta)?;
+    t.device().runtime().issue(ReduceScatter {
+        axis,
+        reduction: Reduction::Sum { units: partial.units },
+        outer,
+        inner,
+        from: t.buffer(),
         to: y.buffer(),
     })?;
     Ok(y)
@@ -220,6 +259,7 @@ pub(crate) fn gather(t: &Tensor, axis: AxisHandle, dim: usize) -> Result<Tensor>
     let y = Tensor::activation(t.device(), meta)?;
     t.device().runtime().issue(AllGather {
         axis,
+        root: None,
         outer,
         inner,
         from: t.buffer(),
@@ -239,24 +279,9 @@ pub(crate) fn cut_twice(op: &'static str, shape: &[usize], dim: usize, first: &s
 }
 
 /// Each device's own part of `dim`.
-fn take_part(t: &Tensor, axis: AxisHandle, dim: usize) -> Result<Tensor> {
+pub(crate) fn take_part(t: &Tensor, axis: AxisHandle, dim: usize) -> Result<Tensor> {
     let mut meta = t.meta().clone();
-    if dim >= meta.local.len() || !meta.local[dim].is_multiple_of(axis.size) {
-        return Err(TensorError::Shape {
-            op: "scatter",
-            found: format!("dimension {dim} of {:?} over {} devices", t.shape(), axis.size),
-            rule: "the dimension must exist and be a multiple of the number of devices".into(),
-        });
-    }
-    if let Some(other) = meta.placements.iter().position(|p| *p == Placement::Shard(dim)) {
-        return Err(cut_twice(
-            "scatter",
-            &t.shape(),
-            dim,
-            &t.device().axis_name(other),
-            &t.device().axis_name(axis.index),
-        ));
-    }
+    check_part("scatter", t.device(), &meta, axis.index, dim)?;
     meta.local[dim] /= axis.size;
     meta.placements[axis.index] = Placement::Shard(dim);
     if dim == 0 {
@@ -273,4 +298,27 @@ fn take_part(t: &Tensor, axis: AxisHandle, dim: usize) -> Result<Tensor> {
         to: y.buffer(),
     })?;
     Ok(y)
+}
+
+/// Fails unless `dim` of a tensor that lies as `meta` says can be dealt out along the axis with this index.
+pub(crate) fn check_part(op: &'static str, device: &MeshDevice, meta: &Meta, axis: usize, dim: usize) -> Result<()> {
+    let axis = device.axis_at(axis);
+    let shape = meta.shape(device);
+    if dim >= meta.local.len() || !meta.local[dim].is_multiple_of(axis.size) {
+        return Err(TensorError::Shape {
+            op,
+            found: format!("dimension {dim} of {shape:?} over {} devices", axis.size),
+            rule: "the dimension must exist and be a multiple of the number of devices".into(),
+        });
+    }
+    if let Some(other) = meta.placements.iter().position(|p| *p == Placement::Shard(dim)) {
+        return Err(cut_twice(
+            op,
+            &shape,
+            dim,
+            &device.axis_name(other),
+            &device.axis_name(axis.index),
+        ));
+    }
+    Ok(())
 }

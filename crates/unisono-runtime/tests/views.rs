@@ -1,0 +1,91 @@
+//! Programs on submeshes and other views of one system give what a sequential interpreter gives, share memory as they should and
+//! run at the same time.
+
+mod common;
+
+use common::program::{Program, Style, some_views};
+use common::{Draw, open_with};
+use proptest::prelude::*;
+use unisono_runtime::{Kind, Options};
+
+const MESHES: [&[(&str, usize)]; 5] = [
+    &[("dp", 2)],
+    &[("dp", 2), ("tp", 2)],
+    &[("dp", 8)],
+    &[("dp", 2), ("pp", 3), ("tp", 2)],
+    &[("rows", 4), ("columns", 4)],
+];
+
+fn run(seed: u64, axes: &[(&str, usize)], workers: usize, steps: usize, depth: usize, slow: bool) {
+    let options = Options {
+        queue_depth: depth,
+        ..Options::default()
+    };
+    let runtime = open_with(axes, workers, options);
+    let mut draw = Draw(seed);
+    let count = 2 + draw.below(6);
+    let views = some_views(&runtime, &mut draw, count);
+    let mut program = Program::new(views, draw, Style { slow, traces: false });
+    for _ in 0..steps {
+        program.step();
+    }
+    program.finish();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_programs_over_views_are_as_in_order(
+        seed: u64, mesh in 0..MESHES.len(), workers in 1..5usize, depth in prop::sample::select(vec![2usize, 8, 1024]), slow: bool
+    ) {
+        run(seed, MESHES[mesh], workers, 120, depth, slow);
+    }
+}
+
+/// Run by hand, for as long as one likes.
+#[test]
+#[ignore = "runs for a minute"]
+fn stress() {
+    let start = std::time::Instant::now();
+    let mut seed = 5000;
+    while start.elapsed().as_secs() < 60 {
+        seed += 1;
+        let index = seed as usize;
+        let depth = [2, 4, 64, 1024][index / 3 % 4];
+        run(
+            seed,
+            MESHES[index % MESHES.len()],
+            1 + index / 5 % 6,
+            250,
+            depth,
+            index.is_multiple_of(2),
+        );
+    }
+}
+
+/// Blocks of the whole mesh that come and go beside those of submeshes do not use the arena up.
+#[test]
+fn holes_that_differ_between_submeshes_are_found() {
+    let limit = 4 << 20;
+    let options = Options {
+        memory_limit: Some(limit),
+        ..Options::default()
+    };
+    let all = open_with(&[("dp", 2)], 1, options);
+    let halves: Vec<_> = (0..2)
+        .map(|i| {
+            all.on_view(all.view().submesh(&[1], Some(&[i])).expect("a box"))
+                .expect("of this system")
+        })
+        .collect();
+    let words = limit as usize / 4;
+    for (full, low) in [(0, 1), (1, 0)] {
+        drop(halves[full].alloc(words, Kind::Activation).expect("everything"));
+        let _low = halves[low].alloc(words / 4, Kind::Activation).expect("a quarter");
+        for round in 0..100 {
+            let half = all.alloc(words / 2, Kind::Activation);
+            assert!(half.is_ok(), "round {round}: {half:?}");
+        }
+    }
+}
