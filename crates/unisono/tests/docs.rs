@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Written by hand; the others are generated, and tested where they are.
-const DOCUMENTS: [&str; 11] = [
+const DOCUMENTS: [&str; 14] = [
     "README.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
@@ -17,6 +17,9 @@ const DOCUMENTS: [&str; 11] = [
     "docs/coming-from/accelerate.md",
     "docs/coming-from/transformers.md",
     "docs/fine-tuning.md",
+    "docs/parallelism/README.md",
+    "docs/parallelism/data-parallel.md",
+    "docs/parallelism/tensor-parallel.md",
 ];
 
 fn root() -> PathBuf {
