@@ -13,8 +13,8 @@ pub fn on_the_host(x: &HostTensor) -> Result<(String, String)> {
     Ok((parts.visualize(80).plain(), parts.to_string()))
 }
 
-/// To the devices and back in four ways.
-pub fn there_and_back(x: &HostTensor) -> Result<()> {
+/// To the devices and back in five ways; how the last one moved, in a sentence.
+pub fn there_and_back(x: &HostTensor) -> Result<String> {
     let mesh = MeshDevice::open_grid(&[2, 4], Options::default())?;
 
     // Cut along both axes: the tensor knows how it is put together.
@@ -42,7 +42,16 @@ pub fn there_and_back(x: &HostTensor) -> Result<()> {
     let parts = distributed::get_device_tensors(&tiles)?;
     let again = distributed::combine_device_tensors(&parts, &mapper, &mesh)?;
     assert_eq!((again.buffer(), again.to_host()?), (tiles.buffer(), x.clone()));
-    Ok(())
+
+    // From one placement to another, by the collectives that send least.
+    let aim = [Placement::Replicate, Placement::Shard(0)];
+    let moved = tiles.redistribute(&aim)?;
+    assert_eq!(moved.placements(), aim);
+    assert_eq!(
+        moved.aggregate(&ComposerConfig::over(&[1, 0], MeshShape::new(&[1, 4])?))?,
+        *x
+    );
+    Ok(tiles.plan_redistribute(&aim)?.sentence(mesh.mesh()))
 }
 
 /// An array [4, 8] of each kind of number that devices hold.
@@ -64,8 +73,8 @@ pub fn arrays() -> Result<Vec<HostTensor>> {
 #[allow(dead_code)]
 fn main() -> Result<()> {
     for x in arrays()? {
-        there_and_back(&x)?;
-        println!("{x:?}: there and back without losing a bit");
+        let moved = there_and_back(&x)?;
+        println!("{x:?}: there and back without losing a bit; {moved}");
     }
     let (drawing, printed) = on_the_host(&arrays()?[0])?;
     println!("{drawing}\n{printed}");

@@ -177,7 +177,8 @@ fn a_trace_of_two_submeshes_replays_and_prints_itself() {
 #[test]
 fn arrays_come_back_from_devices_as_they_went() {
     for x in mesh_distribute::arrays().expect("arrays") {
-        mesh_distribute::there_and_back(&x).unwrap_or_else(|error| panic!("{x:?}: {error}"));
+        let moved = mesh_distribute::there_and_back(&x).unwrap_or_else(|error| panic!("{x:?}: {error}"));
+        assert!(moved.contains("each device sends"), "{moved}");
         let (drawing, printed) = mesh_distribute::on_the_host(&x).expect("it is dealt out");
         assert!(
             drawing.contains("[0:2, 0:2]") && drawing.contains("[2:4, 6:8]"),
