@@ -68,19 +68,11 @@ pub enum RuntimeError {
         String,
     ),
     /// A buffer used where not all devices hold it.
-    #[error(
-        "{command} on {mesh} uses {buffer}, which belongs to {home} and not to all of these devices; issue it on that mesh or on one cut out of it"
-    )]
-    Misplaced {
-        /// The command.
-        command: &'static str,
-        /// The mesh that it was issued on, in words.
-        mesh: String,
-        /// The buffer in its printed form.
-        buffer: String,
-        /// The mesh that the buffer was made on, in words.
-        home: String,
-    },
+    #[error("{0}")]
+    Misplaced(
+        /// The command, the buffer and both meshes, and what to do.
+        String,
+    ),
     /// A mesh that cannot be cut out of another.
     #[error(transparent)]
     Mesh(

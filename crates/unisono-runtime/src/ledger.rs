@@ -252,12 +252,11 @@ impl Ledger {
         op.writes(&mut see);
         match stray {
             None => Ok(()),
-            Some((buffer, home)) => Err(RuntimeError::Misplaced {
-                command: op.name(),
-                mesh: format!("{:?}", view.mesh_view()),
-                buffer: format!("{buffer:?}"),
-                home,
-            }),
+            Some((buffer, home)) => Err(RuntimeError::Misplaced(format!(
+                "{} on {:?} uses {buffer:?}, which belongs to {home} and not to all of these devices; issue it on that mesh or on one cut out of it",
+                op.name(),
+                view.mesh_view()
+            ))),
         }
     }
 
