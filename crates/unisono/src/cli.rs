@@ -1,6 +1,6 @@
 //! Options and arguments.
 
-use crate::commands::{ExportDtype, ExportFormat, LessonArgs, LoraCommand};
+use crate::commands::{ExportDtype, ExportFormat, LessonArgs, LoraCommand, MeshCommand};
 use crate::exit;
 use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
@@ -66,6 +66,14 @@ pub enum Command {
     Init(InitArgs),
     /// Show what this machine has: cores, caches, instruction sets, memory
     Devices,
+    /// Work with mesh graph descriptors, the files that say what a machine is made of
+    Mesh {
+        /// What to do with them.
+        #[command(subcommand)]
+        command: MeshCommand,
+    },
+    /// Show which device is how near to which, of this machine or a described one
+    Topo(TopoArgs),
     /// Print a JSON schema of run.yaml, for editors
     Schema,
     /// Measure the kernels against the multiply-add peak of this machine
@@ -321,6 +329,14 @@ pub struct InitArgs {
     /// The file to write; it must not exist yet
     #[arg(default_value = "run.yaml")]
     pub file: PathBuf,
+}
+
+/// Options of `topo`.
+#[derive(Args)]
+pub struct TopoArgs {
+    /// A mesh graph descriptor, a file or the name of a built-in one [default: this machine's processors]
+    #[arg(value_name = "FILE|NAME")]
+    pub descriptor: Option<String>,
 }
 
 /// Options of `bench`.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::time::{Duration, Instant};
+use unisono_mesh::cpu_topology::parse_processors;
 
 /// One cache of a core.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -33,6 +34,13 @@ pub fn processors() -> Option<usize> {
             .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
     };
     Some(text.lines().filter(is_core).count())
+}
+
+/// The logical processors that this process may run on; empty where the system does not say.
+pub fn allowed_processors() -> Vec<usize> {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let list = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    list.and_then(parse_processors).unwrap_or_default()
 }
 
 /// The caches of the first processor.
@@ -199,6 +207,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn the_machine_answers() {
         assert!(processors().is_some_and(|n| n >= 1));
+        assert!(!allowed_processors().is_empty());
         assert!(process_peak().is_some_and(|n| n > 1 << 16));
         let probe = LoadProbe::start();
         let others = probe.others().expect("Linux says");

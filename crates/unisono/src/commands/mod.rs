@@ -5,6 +5,7 @@ mod chat;
 mod check;
 mod completions;
 mod data;
+mod descriptors;
 mod devices;
 mod diff;
 mod eval;
@@ -13,17 +14,20 @@ mod generate;
 mod init;
 mod inspect;
 mod lora;
+mod mesh;
 mod requests;
 mod sample;
 mod schema;
 mod setup;
 mod tokenizer;
+mod topo;
 mod train;
 mod trained;
 mod writer;
 
 pub use export::{ExportDtype, ExportFormat};
 pub use lora::LoraCommand;
+pub use mesh::MeshCommand;
 pub use train::LessonArgs;
 
 use crate::cli::{Cli, Command};
@@ -47,6 +51,8 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Init(args) => init::run(args, &context),
         Command::Lora { command } => lora::run(command, &context),
         Command::Devices => devices::run(&context),
+        Command::Mesh { command } => mesh::run(command, &context),
+        Command::Topo(args) => topo::run(args, &context),
         Command::Schema => schema::run(&context),
         Command::Tokenizer { command } => tokenizer::run(command, &context),
         Command::Data { command } => data::run(command, &context),

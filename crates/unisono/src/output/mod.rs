@@ -13,6 +13,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::{ErrorKind, IsTerminal, Write};
+use unisono_mesh::draw::Drawing;
 
 /// How much is said on standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -154,6 +155,25 @@ impl Out {
         }
     }
 
+    /// A drawing: in colour on a terminal, plain otherwise.
+    pub fn drawing(&self, drawing: &Drawing) {
+        if !self.json {
+            self.write(&match self.color && std::io::stdout().is_terminal() {
+                true => drawing.colour(),
+                false => drawing.plain(),
+            });
+        }
+    }
+
+    /// Characters that fit in a line: the terminal's, else what the variable `COLUMNS` says, else 100.
+    pub fn width(&self, variables: &BTreeMap<String, String>) -> usize {
+        let said = || variables.get("COLUMNS").and_then(|columns| columns.trim().parse().ok());
+        terminal_width()
+            .or_else(said)
+            .filter(|width| *width > 0)
+            .map_or(100, |width: usize| width.clamp(20, 1000))
+    }
+
     /// Whether nobody can read what is written any more.
     pub fn is_broken(&self) -> bool {
         self.failed.borrow().is_some()
@@ -194,4 +214,17 @@ impl Out {
             *self.failed.borrow_mut() = Some(error);
         }
     }
+}
+
+/// Columns of the terminal that standard output is, if it is one.
+#[cfg(unix)]
+fn terminal_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
+}
+
+/// Not known on this system.
+#[cfg(not(unix))]
+fn terminal_width() -> Option<usize> {
+    None
 }
