@@ -250,7 +250,7 @@ fn commands_parse() {
                 shown(&known, command),
                 "{document}: there is no command {command}: {line}"
             );
-            let command = match ["data", "lora", "tokenizer"].contains(&command) {
+            let command = match ["data", "lora", "mesh", "tokenizer"].contains(&command) {
                 true => format!("{command} {}", words.next().unwrap_or_default()),
                 false => command.to_string(),
             };

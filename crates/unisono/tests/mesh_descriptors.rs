@@ -28,7 +28,7 @@ fn every_descriptor_is_checked_and_one_wrong_one_is_exit_code_2() {
         .says(&["n300: ok"])
         .tells(&[
             "the mesh graph descriptor wrong.textproto has 2 problems (topology)",
-            "wrong.textproto:4:28: mesh_descriptors[0].host_topology.dims: dimension 1 has 3 devices",
+            "wrong.textproto:4:29: mesh_descriptors[0].host_topology.dims: dimension 1 has 3 devices",
             "wrong.textproto:6:23: mesh_descriptors[0].express_connections[0].dst: device 12 is not in [4, 3]",
         ]);
     s.run("mesh check nowhere.textproto")
@@ -47,7 +47,7 @@ fn every_descriptor_is_checked_and_one_wrong_one_is_exit_code_2() {
         (&2.into(), &2.into())
     );
     let problem = &seen["descriptors"][1]["problems"][0];
-    assert_eq!((&problem["line"], &problem["column"]), (&4.into(), &28.into()));
+    assert_eq!((&problem["line"], &problem["column"]), (&4.into(), &29.into()));
     assert_eq!(problem["field"], "mesh_descriptors[0].host_topology.dims");
 }
 
