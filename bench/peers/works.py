@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import os
 import pathlib
 import re
 import shutil
@@ -401,6 +402,61 @@ def spread(samples, side):
     return text + (f", {min(shares):.0f}–{max(shares):.0f} % of the peak" if shares else "")
 
 
+COLLECTIVES, DEVICES = ("all-reduce", "all-gather"), (2, 4, 8)
+COLLECTIVE_SIZES = (4, 64 << 10, 1 << 20, 42_000_000)
+"""Bytes of the result on each device, as in `unisono bench collectives`. (Parts of an all-gather are equal, so four bytes are some more.)"""
+
+
+def collectives(session):
+    """All-reduce and all-gather of 4 B to 42 MB over 2, 4 and 8 devices: in one process here, in a process each with Gloo and Open MPI."""
+
+    def keyed(rows):
+        # Both sides round a size up alike, and are told apart by what was asked for.
+        sizes = {-(-size // (4 * devices)) * 4 * devices: size for devices in DEVICES for size in COLLECTIVE_SIZES}
+        return {f"{row['collective']} {row['devices']} {sizes[row['bytes']]}": row["microseconds"] for row in rows}
+
+    def ours():
+        answer, _ = unisono(session, "bench", "collectives", "--threads", session.threads, may_refuse=True)
+        return keyed(answer["collectives"])
+
+    def gloo():
+        found = {}
+        for devices in DEVICES:
+            answer, _ = torch(session, "collectives_gloo.py", "--devices", devices, *COLLECTIVE_SIZES)
+            found.update(keyed(answer))
+        return found
+
+    def open_mpi():
+        compiler, launcher = shutil.which("mpicc"), shutil.which("mpirun")
+        if not compiler or not launcher:
+            raise Unavailable("mpicc and mpirun are not installed (Debian: openmpi-bin and libopenmpi-dev)")
+        program = session.scratch / "collectives_mpi"
+        if not program.exists():
+            built = process.run([compiler, "-O2", HERE / "collectives_mpi.c", "-o", program])
+            if built.code != 0:
+                raise Unavailable(f"mpicc: {built.why()}")
+        found = {}
+        for devices in DEVICES:
+            # More processes than cores give theirs up while they wait, as Open MPI does by itself when it knows.
+            options = ["--oversubscribe", "--bind-to", "none", "-np", devices]
+            root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+            finished = process.run([launcher, *root, *options, program, *map(str, COLLECTIVE_SIZES)])
+            if finished.code != 0:
+                raise Unavailable(f"mpirun: {finished.why()}")
+            found.update(keyed(json.loads(finished.stdout.splitlines()[-1])))
+        return found
+
+    samples = interleave("collectives", {"unisono": ours, "Gloo": gloo, "Open MPI": open_mpi}, session.rounds)
+    rows = []
+    for collective in COLLECTIVES:
+        for devices in DEVICES:
+            for size in COLLECTIVE_SIZES:
+                work = f"{collective} over {devices} devices, {size} B"
+                row = compare(work, samples, f"{collective} {devices} {size}", "{:.1f} µs".format)
+                rows.append(dataclasses.replace(row, detail=size not in (4, 42_000_000)))
+    return samples, rows
+
+
 WORKS = {
     "train-f32": train_f32,
     "train-bf16": train_bf16,
@@ -415,6 +471,7 @@ WORKS = {
     "decode-smollm-f32": lambda session: decoding(session, "smollm", "f32"),
     "decode-smollm-bf16": lambda session: decoding(session, "smollm", "bf16"),
     "mesh": mesh,
+    "collectives": collectives,
     "start": start,
     "products-f32": lambda session: products(session, "f32"),
     "products-bf16": lambda session: products(session, "bf16"),

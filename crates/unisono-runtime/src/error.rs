@@ -67,6 +67,12 @@ pub enum RuntimeError {
         /// What was done, and what to do.
         String,
     ),
+    /// A buffer used where not all devices hold it.
+    #[error("{0}")]
+    Misplaced(
+        /// The command, the buffer and both meshes, and what to do.
+        String,
+    ),
     /// A mesh that cannot be cut out of another.
     #[error(transparent)]
     Mesh(

@@ -104,6 +104,7 @@ impl Host {
     /// Books a task and puts it at the end of a queue.
     pub(crate) fn push(&mut self, view: &Arc<View>, queue: Queue, task: Task) -> Result<(), RuntimeError> {
         self.ready(view)?;
+        self.ledger.check_places(view, task.op())?;
         if self.capture.is_some() {
             return self.capture_task(view, task);
         }
@@ -118,10 +119,7 @@ impl Host {
             self.traffic.book(view, op, self.pattern);
         }
         let mut hash = StreamHash(self.hash);
-        if view.id != 0 {
-            // The whole mesh is the rule, and needs no word.
-            hash.word(u64::from(view.id));
-        }
+        hash.view(view);
         hash.command(op, queue, cost);
         self.hash = hash.0;
         if let Some(record) = &mut self.record {
@@ -225,11 +223,18 @@ impl Host {
     }
 
     /// Whether the view takes commands.
-    fn ready(&self, view: &View) -> Result<(), RuntimeError> {
-        if view.is_closed() {
-            return Err(RuntimeError::Closed(view.mesh().describe()));
-        }
+    pub(crate) fn ready(&self, view: &View) -> Result<(), RuntimeError> {
+        self.open(view)?;
         self.failure()
+    }
+
+    /// Whether neither the view nor the whole has been closed.
+    pub(crate) fn open(&self, view: &View) -> Result<(), RuntimeError> {
+        match &self.closed {
+            Some(closed) => Err(closed.clone()),
+            None if view.is_closed() => Err(RuntimeError::Closed(view.mesh().describe())),
+            None => Ok(()),
+        }
     }
 
     /// Ends the workers and gives the devices' memory back.
@@ -315,6 +320,13 @@ impl StreamHash {
         op.reads(&mut |buffer| self.buffer(buffer));
         self.word(u64::MAX);
         op.writes(&mut |buffer| self.buffer(buffer));
+    }
+
+    /// Takes in which mesh a command is for. The whole mesh is the rule, and needs no word.
+    pub(crate) fn view(&mut self, view: &View) {
+        if view.id != 0 {
+            self.word(u64::from(view.id));
+        }
     }
 
     pub(crate) fn word(&mut self, word: u64) {

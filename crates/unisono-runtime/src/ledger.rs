@@ -4,11 +4,13 @@
 
 use crate::buffer::{BufferRef, Dtype, Kind, SLOT_BITS};
 use crate::classes::Classes;
+use crate::command::Op;
 use crate::error::RuntimeError;
 use crate::pool::{Block, Marks, Pool};
 use crate::report::{MemoryReport, Phase};
 use crate::view::View;
 use std::collections::HashMap;
+use unisono_mesh::MeshView;
 
 mod traces;
 
@@ -25,6 +27,10 @@ pub(crate) struct Ledger {
     traces: HashMap<u32, TraceMemory>,
     /// The trace being captured.
     capturing: Option<u32>,
+    /// The meshes of submeshes that buffers were made on; the whole mesh, which reaches everywhere, is not among them.
+    homes: HashMap<u32, MeshView>,
+    /// Whether all devices of a mesh (first) hold the buffers of another (second), as far as that was asked.
+    within: HashMap<(u32, u32), bool>,
 }
 
 /// What is known of a live buffer.
@@ -71,6 +77,8 @@ impl Ledger {
             limit,
             traces: HashMap::new(),
             capturing: None,
+            homes: HashMap::new(),
+            within: HashMap::new(),
         }
     }
 
@@ -84,6 +92,9 @@ impl Ledger {
         phase: Phase,
     ) -> Result<BufferRef, RuntimeError> {
         self.classes.enter_view(view);
+        if view.id != 0 && !self.homes.contains_key(&view.id) {
+            self.homes.insert(view.id, view.mesh_view().clone());
+        }
         let words = dtype.words(len);
         let (block, trace) = match self.spare_of_trace(view.id, words) {
             Some((block, trace)) => (block, Some(trace)),
@@ -207,7 +218,7 @@ impl Ledger {
 
     /// Whether the buffer has not been freed.
     pub(crate) fn is_live(&self, buffer: BufferRef) -> bool {
-        let index = (buffer.id & ((1 << SLOT_BITS) - 1)) as usize;
+        let index = slot_of(buffer.id);
         self.slots.get(index).is_some_and(|slot| slot.whole.id == buffer.id)
     }
 
@@ -215,6 +226,38 @@ impl Ledger {
     pub(crate) fn whole(&self, buffer: BufferRef) -> (BufferRef, Option<u32>) {
         let slot = &self.slots[self.index(buffer, "capture")];
         (slot.whole, slot.trace.map(|(trace, _)| trace))
+    }
+
+    /// Fails where a command uses a buffer that not all devices of its mesh hold: on the others, that memory is someone else's.
+    pub(crate) fn check_places(&mut self, view: &View, op: &dyn Op) -> Result<(), RuntimeError> {
+        // Programs without submeshes pay nothing for this.
+        if self.homes.is_empty() {
+            return Ok(());
+        }
+        let mut stray = None;
+        let mut see = |buffer: BufferRef| {
+            let home = self.slots.get(slot_of(buffer.id)).map_or(0, |slot| slot.view);
+            if home == view.id || !self.is_live(buffer) {
+                return;
+            }
+            let Some(mesh) = self.homes.get(&home) else {
+                return;
+            };
+            let within = self.within.entry((view.id, home));
+            if !*within.or_insert_with(|| view.mesh_view().is_of(mesh)) {
+                stray = Some((buffer, format!("{mesh:?}")));
+            }
+        };
+        op.reads(&mut see);
+        op.writes(&mut see);
+        match stray {
+            None => Ok(()),
+            Some((buffer, home)) => Err(RuntimeError::Misplaced(format!(
+                "{} on {:?} uses {buffer:?}, which belongs to {home} and not to all of these devices; issue it on that mesh or on one cut out of it",
+                op.name(),
+                view.mesh_view()
+            ))),
+        }
     }
 
     /// Notes that entry number `entry` of queue `queue` reads a part of a buffer. Returns how many entries of the other queue must
@@ -253,7 +296,7 @@ impl Ledger {
     }
 
     fn index(&self, buffer: BufferRef, name: &str) -> usize {
-        let index = (buffer.id & ((1 << SLOT_BITS) - 1)) as usize;
+        let index = slot_of(buffer.id);
         let slot = self.slots.get(index).filter(|slot| slot.whole.id == buffer.id);
         let Some(slot) = slot else {
             panic!("bug in unisono: {name} uses {buffer:?}, which has been freed");
@@ -268,6 +311,11 @@ impl Ledger {
         );
         index
     }
+}
+
+/// Where the books on a buffer are.
+fn slot_of(id: u64) -> usize {
+    (id & ((1 << SLOT_BITS) - 1)) as usize
 }
 
 /// Bytes that a buffer of `words` elements counts as.

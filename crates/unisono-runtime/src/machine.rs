@@ -45,9 +45,23 @@ fn group_limit() -> Option<u64> {
     lowest
 }
 
+/// Keeps this thread, and those that it will start, to some processors. A refusal costs speed only.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub fn restrict(cpus: &[usize]) {
+    let mut set = rustix::thread::CpuSet::new();
+    for cpu in cpus.iter().filter(|cpu| **cpu < rustix::thread::CpuSet::MAX_CPU) {
+        set.set(*cpu);
+    }
+    let _ = rustix::thread::sched_setaffinity(None, &set);
+}
+
+/// Keeps this thread to some processors; not on this system.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub fn restrict(_cpus: &[usize]) {}
+
 /// The processors that this process may run on; empty where the system does not say.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(crate) fn allowed_cpus() -> Vec<usize> {
+pub fn allowed_cpus() -> Vec<usize> {
     match rustix::thread::sched_getaffinity(None) {
         Ok(set) => (0..rustix::thread::CpuSet::MAX_CPU)
             .filter(|cpu| set.is_set(*cpu))
@@ -66,7 +80,7 @@ pub(crate) fn pin(cpu: usize) {
 
 /// The processors that this process may run on; empty where the system does not say.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(crate) fn allowed_cpus() -> Vec<usize> {
+pub fn allowed_cpus() -> Vec<usize> {
     Vec::new()
 }
 

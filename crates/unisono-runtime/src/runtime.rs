@@ -28,7 +28,7 @@ use unisono_mesh::{Mesh, MeshView};
 pub struct Runtime {
     inner: Rc<Inner>,
     /// The mesh that this handle speaks to.
-    view: Arc<View>,
+    pub(crate) view: Arc<View>,
 }
 
 struct Inner {
@@ -137,8 +137,9 @@ impl Runtime {
     /// have been cut out of the mesh of this runtime.
     ///
     /// # Errors
-    /// [`RuntimeError::Setting`] for a view of another system.
+    /// [`RuntimeError::Setting`] for a view of another system, [`RuntimeError::Closed`] after [`Runtime::close`].
     pub fn on_view(&self, view: MeshView) -> Result<Runtime, RuntimeError> {
+        self.host().open(&self.view)?;
         if !view.is_of(self.view()) {
             return Err(RuntimeError::Setting(format!(
                 "{view:?} was not cut out of {:?}",
@@ -327,6 +328,7 @@ impl Runtime {
     /// [`RuntimeError::CommandFailed`] if a command failed.
     pub fn sync(&self) -> Result<(), RuntimeError> {
         let host = &mut *self.host();
+        host.open(&self.view)?;
         let goal = host.everything();
         host.wait(goal)
     }

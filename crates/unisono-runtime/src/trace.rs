@@ -29,7 +29,9 @@ impl Runtime {
     /// # Errors
     /// [`RuntimeError::Trace`] inside another capture.
     pub fn begin_capture(&self) -> Result<(), RuntimeError> {
-        self.host().begin_capture()
+        let mut host = self.host();
+        host.ready(&self.view)?;
+        host.begin_capture()
     }
 
     /// Ends the capture.
@@ -153,7 +155,6 @@ pub(crate) struct Body {
 impl Host {
     /// Keeps commands from now on.
     pub(crate) fn begin_capture(&mut self) -> Result<(), RuntimeError> {
-        self.failure()?;
         if self.capture.is_some() {
             return Err(RuntimeError::Trace(
                 "a capture was begun inside another; end that one first with end_capture()".into(),
@@ -212,6 +213,7 @@ impl Host {
         let cost = op.cost(view.mesh());
         capture.phases[booked as usize].book(cost);
         capture.traffic.book(view, op, self.pattern);
+        capture.hash.view(view);
         capture.hash.command(op, Queue::Compute, cost);
         let tiles = op.tiles();
         if tiles > 0 {
@@ -229,12 +231,15 @@ impl Host {
     /// Ends the capture.
     pub(crate) fn end_capture(&mut self) -> Result<Body, RuntimeError> {
         let Some(capture) = self.capture.take() else {
+            self.failure()?;
             return Err(RuntimeError::Trace(
                 "a capture was ended that was never begun; call begin_capture() first".into(),
             ));
         };
         let (results, marks) = self.ledger.end_capture();
-        let foreign: Vec<_> = capture.foreign.into_values().collect();
+        let mut foreign: Vec<_> = capture.foreign.into_values().collect();
+        // So that of several that are gone the same one is named each time.
+        foreign.sort_unstable_by_key(|(buffer, ..)| buffer.id);
         let body = Body {
             id: capture.id,
             commands: capture.commands,

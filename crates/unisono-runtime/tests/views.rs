@@ -3,10 +3,11 @@
 
 mod common;
 
-use common::program::{Program, Style, some_views};
-use common::{Draw, open_with};
+use common::cuts::some_views;
+use common::program::{Program, Style};
+use common::{Draw, Mix, open, open_with};
 use proptest::prelude::*;
-use unisono_runtime::{Kind, Options};
+use unisono_runtime::{Kind, Options, Runtime};
 
 const MESHES: [&[(&str, usize)]; 5] = [
     &[("dp", 2)],
@@ -88,4 +89,57 @@ fn holes_that_differ_between_submeshes_are_found() {
             assert!(half.is_ok(), "round {round}: {half:?}");
         }
     }
+}
+
+/// On a device outside the mesh of a buffer, its memory may be someone else's.
+#[test]
+fn a_buffer_of_a_submesh_is_not_for_more_devices_than_that() {
+    let all = open(&[("dp", 4)], 1);
+    let cut = |size: usize, at: usize| {
+        let view = all.view().submesh(&[size], Some(&[at])).expect("a box inside");
+        all.on_view(view).expect("of this system")
+    };
+    let (left, right, part) = (cut(2, 0), cut(2, 2), cut(1, 1));
+    let a = left.alloc(16, Kind::Activation).expect("memory");
+    let b = right.alloc(16, Kind::Activation).expect("memory");
+    // Disjoint submeshes share no memory, so that both may use the same addresses.
+    assert_eq!(a.offset, b.offset);
+    let told = |mesh: &str| {
+        format!(
+            "mix on {mesh} uses {:?}, which belongs to 2 devices (dp 2) on devices [0, 1] and not to all of these devices; issue it \
+             on that mesh or on one cut out of it",
+            a.r()
+        )
+    };
+    let write = |on: &Runtime| {
+        on.issue(Mix::new(a.r(), &[], 1).command())
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!(write(&all), Err(told("4 devices (dp 4) on devices [0, 1, 2, 3]")));
+    assert_eq!(write(&right), Err(told("2 devices (dp 2) on devices [2, 3]")));
+    assert_eq!(write(&part), Ok(()));
+    assert!(right.read_u32(a.r(), 0).is_err() && all.upload(a.r(), vec![0u32; 16]).is_err());
+    assert_eq!(part.read_u32(a.r(), 0), left.read_u32(a.r(), 1));
+}
+
+#[test]
+fn limits_count_on_each_device() {
+    let options = Options {
+        memory_limit: Some(4096),
+        ..Options::null()
+    };
+    let all = open_with(&[("dp", 2)], 1, options);
+    let half = |at| {
+        all.on_view(all.view().submesh(&[1], Some(&[at])).expect("a box"))
+            .expect("of this system")
+    };
+    let (left, right) = (half(0), half(1));
+    let _a = left.alloc(768, Kind::Activation).expect("three quarters of the left");
+    let _b = right.alloc(768, Kind::Activation).expect("three quarters of the right");
+    let _c = all.alloc(128, Kind::Activation).expect("an eighth of both");
+    assert_eq!(
+        all.alloc(129, Kind::Data).expect_err("no room").to_string(),
+        "a device would need 4160 bytes, 4096 are allowed: 576 more bytes for data do not fit beside the 3584 in use"
+    );
+    assert_eq!(all.report().memory.current, 3584);
 }

@@ -25,6 +25,7 @@ pub mod error;
 pub mod host;
 pub mod host_tensor;
 pub mod leaf;
+mod on;
 pub mod ops;
 pub mod pcc;
 pub mod precision;

@@ -1,6 +1,6 @@
 //! Options and arguments.
 
-use crate::commands::{ExportDtype, ExportFormat, LessonArgs, LoraCommand, MeshCommand};
+use crate::commands::{ExportDtype, ExportFormat, LessonArgs, LoraCommand, MeshCommand, TopoArgs};
 use crate::exit;
 use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
@@ -329,14 +329,6 @@ pub struct InitArgs {
     /// The file to write; it must not exist yet
     #[arg(default_value = "run.yaml")]
     pub file: PathBuf,
-}
-
-/// Options of `topo`.
-#[derive(Args)]
-pub struct TopoArgs {
-    /// A mesh graph descriptor, a file or the name of a built-in one [default: this machine's processors]
-    #[arg(value_name = "FILE|NAME")]
-    pub descriptor: Option<String>,
 }
 
 /// Options of `bench`.

@@ -1,6 +1,6 @@
 //! The memory of traces: blocks that stay where they are for as long as a trace may be replayed.
 
-use super::{Ledger, counted_bytes};
+use super::{Ledger, counted_bytes, slot_of};
 use crate::buffer::{BufferRef, Kind};
 use crate::pool::{Block, Marks, Pool};
 
@@ -84,8 +84,4 @@ impl Ledger {
             .min_by_key(|(_, block)| block.words)?;
         Some((block.block, (trace, index)))
     }
-}
-
-fn slot_of(id: u64) -> usize {
-    (id & ((1 << crate::buffer::SLOT_BITS) - 1)) as usize
 }

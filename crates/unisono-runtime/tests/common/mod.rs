@@ -1,6 +1,7 @@
 //! What the runtime's tests share: an operation whose result shows every mistake of order, and meshes.
 #![allow(dead_code, missing_docs)]
 
+pub mod cuts;
 pub mod program;
 
 use std::sync::Arc;

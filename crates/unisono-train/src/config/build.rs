@@ -309,6 +309,7 @@ fn device(values: &Values) -> DeviceConfig {
         mesh_shape: values.sizes("device_config.mesh_shape"),
         enable_ddp: values.flag("device_config.enable_ddp"),
         enable_tp: values.flag("device_config.enable_tp"),
+        mesh_graph_descriptor: values.text("device_config.mesh_graph_descriptor"),
         memory: values.maybe_int("device_config.memory"),
         workers: values.maybe_int("device_config.workers"),
     }

@@ -359,6 +359,9 @@ fn device(d: &DeviceConfig, out: &mut Out) {
     out.push(("device_config.mesh_shape", Value::Ints(shape)));
     out.push(("device_config.enable_ddp", Value::Flag(d.enable_ddp)));
     out.push(("device_config.enable_tp", Value::Flag(d.enable_tp)));
+    if let Some(descriptor) = &d.mesh_graph_descriptor {
+        out.push(("device_config.mesh_graph_descriptor", Value::Text(descriptor.clone())));
+    }
     if let Some(memory) = d.memory {
         out.push(("device_config.memory", int(memory)));
     }

@@ -437,6 +437,9 @@ pub struct DeviceConfig {
     pub enable_ddp: bool,
     /// Tensor parallel. Default false.
     pub enable_tp: bool,
+    /// The descriptor of the machine, a file or a name; none means that any mesh fits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mesh_graph_descriptor: Option<String>,
     /// Most bytes that the run may take on this machine; none means what the machine has.
     pub memory: Option<u64>,
     /// Worker threads; none means one a core.

@@ -1,5 +1,6 @@
 //! The plan: everything about a run that can be worked out without running it, or everything that is wrong with it.
 
+mod machine;
 mod memory;
 
 pub use memory::mebibytes;
@@ -12,8 +13,9 @@ use crate::error::TrainError;
 use crate::model::ModelSpec;
 use crate::step::BatchPlan;
 use serde::Serialize;
+use unisono_mesh::descriptor::Selection;
 use unisono_mesh::{Mesh, Strategy, assign_axes};
-use unisono_runtime::machine;
+use unisono_runtime::machine::memory as memory_of_machine;
 
 /// Which rule ends the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -39,6 +41,8 @@ pub struct MemoryPlan {
 pub struct Plan {
     /// The mesh with its named axes.
     pub mesh: Mesh,
+    /// Where it lies on the machine that a descriptor describes, if one was named.
+    pub machine: Option<Selection>,
     /// How sequences are dealt out.
     pub batch: BatchPlan,
     /// The model with its vocabulary.
@@ -88,6 +92,7 @@ impl std::fmt::Display for PlanProblem {
 /// What is known of a run's layout before it is rehearsed.
 struct Layout {
     mesh: Mesh,
+    machine: Option<Selection>,
     batch: BatchPlan,
     spec: ModelSpec,
 }
@@ -154,6 +159,13 @@ fn layout(loaded: &Loaded, dataset: Option<&Result<Dataset, TrainError>>) -> (Op
             return (None, problems);
         }
     };
+    let machine = match machine::selected(loaded) {
+        Ok(machine) => machine,
+        Err(message) => {
+            problems.push(at(machine::written_at(loaded), message));
+            None
+        }
+    };
     let (dp, tp) = (mesh.axis_size("dp"), mesh.axis_size("tp"));
     let batch = BatchPlan {
         batch_size: config.training.batch_size,
@@ -175,7 +187,13 @@ fn layout(loaded: &Loaded, dataset: Option<&Result<Dataset, TrainError>>) -> (Op
     ]) {
         check_units(&spec, tp, &mut |key, message| problems.push(at(key, message)));
     }
-    (Some(Layout { mesh, batch, spec }), problems)
+    let layout = Layout {
+        mesh,
+        machine,
+        batch,
+        spec,
+    };
+    (Some(layout), problems)
 }
 
 /// Works out the plan of a run, or everything that is wrong with it.
@@ -183,7 +201,7 @@ fn layout(loaded: &Loaded, dataset: Option<&Result<Dataset, TrainError>>) -> (Op
 /// # Errors
 /// All problems of layout, data and memory at once.
 pub fn check(loaded: &Loaded, dataset: &Result<Dataset, TrainError>) -> Result<Plan, Vec<PlanProblem>> {
-    check_with(loaded, dataset, machine::memory())
+    check_with(loaded, dataset, memory_of_machine())
 }
 
 /// The same for a machine that need not be this one: where `device_config.memory` says what a device holds, that alone counts.
@@ -192,17 +210,23 @@ pub fn check(loaded: &Loaded, dataset: &Result<Dataset, TrainError>) -> Result<P
 /// As [`check`].
 pub fn check_elsewhere(loaded: &Loaded, dataset: &Result<Dataset, TrainError>) -> Result<Plan, Vec<PlanProblem>> {
     let here = loaded.config.device.memory.is_none();
-    check_with(loaded, dataset, machine::memory().filter(|_| here))
+    check_with(loaded, dataset, memory_of_machine().filter(|_| here))
 }
 
 fn check_with(
     loaded: &Loaded,
     dataset: &Result<Dataset, TrainError>,
-    machine: Option<u64>,
+    memory_here: Option<u64>,
 ) -> Result<Plan, Vec<PlanProblem>> {
     let config = &loaded.config;
     let (layout, mut problems) = layout(loaded, Some(dataset));
-    let Some(Layout { mesh, batch, spec }) = layout.filter(|_| problems.is_empty()) else {
+    let Some(Layout {
+        mesh,
+        machine,
+        batch,
+        spec,
+    }) = layout.filter(|_| problems.is_empty())
+    else {
         return Err(problems);
     };
     let (dp, tp) = (mesh.axis_size("dp"), mesh.axis_size("tp"));
@@ -221,7 +245,7 @@ fn check_with(
         }
     };
     let validation_batch = config.training.validation_batch_size.div_ceil(dp) * dp;
-    if let Some(message) = absurd(config, &spec, &mesh, batch, machine) {
+    if let Some(message) = absurd(config, &spec, &mesh, batch, memory_here) {
         problems.push(at("training_config.batch_size", message));
         return Err(problems);
     }
@@ -235,7 +259,7 @@ fn check_with(
                 batch,
                 validation_batch,
                 &rehearsal.memory,
-                machine,
+                memory_here,
             ) {
                 problems.push(at("device_config.memory", message));
             }
@@ -251,6 +275,7 @@ fn check_with(
                     commands_per_step: rehearsal.commands,
                     flops_per_step: spec.training_flops_per_sequence(batch.width) * batch.effective() as f64,
                     mesh,
+                    machine,
                     batch,
                     spec,
                     steps,

@@ -6,6 +6,7 @@
 //! medians: by the clock, and where arithmetic is the roof by the CPU time of all threads as well, which other programs on the
 //! machine disturb less.
 
+mod collectives;
 mod decoding;
 mod kernels;
 mod memory;
@@ -84,6 +85,9 @@ pub fn run(args: &BenchArgs, context: &Context) -> std::result::Result<u8, Failu
         out.warn("this program was built with checks for tests: cargo build --release makes the fast one");
     }
     let filter = args.filter.as_deref().unwrap_or_default();
+    if filter == collectives::NAME {
+        return collectives::run(args, context);
+    }
     let (mut rows, mut machines) = (Vec::new(), Vec::new());
     for threads in threads {
         let options = Options {
@@ -118,7 +122,7 @@ pub fn run(args: &BenchArgs, context: &Context) -> std::result::Result<u8, Failu
     if rows.is_empty() {
         return Err(Failure::input(format!(
             "no kernel's name contains {filter:?}: try matmul, one row, attention, norm, gelu, softmax, add, adamw, \
-             decode, prompt, f32 or bf16"
+             decode, prompt, f32 or bf16, or collectives for the devices' own"
         )));
     }
     out.json(&json!({

@@ -19,6 +19,7 @@ mod requests;
 mod sample;
 mod schema;
 mod setup;
+mod system;
 mod tokenizer;
 mod topo;
 mod train;
@@ -28,6 +29,7 @@ mod writer;
 pub use export::{ExportDtype, ExportFormat};
 pub use lora::LoraCommand;
 pub use mesh::MeshCommand;
+pub use topo::TopoArgs;
 pub use train::LessonArgs;
 
 use crate::cli::{Cli, Command};

@@ -1,5 +1,6 @@
 //! From options to a checked plan: what `train`, `check` and the commands on trained models begin with.
 
+use super::system::System;
 use crate::cli::Changes;
 use crate::context::Context;
 use crate::exit::Failure;
@@ -151,18 +152,20 @@ fn planned(loaded: &Loaded, check: &Check) -> Result<(Plan, Dataset), Failure> {
     }
 }
 
-/// Opens the devices of a mesh as the configuration and the environment ask.
+/// Opens the devices of a system as the configuration asks.
 ///
 /// # Errors
 /// Too little memory or threads.
-pub fn open(mesh: &Mesh, config: &RunConfig, context: &Context) -> Result<MeshDevice, Failure> {
+pub fn open(system: System, config: &RunConfig, context: &Context) -> Result<MeshDevice, Failure> {
     let options = Options {
         workers: config.device.workers,
         memory_limit: config.device.memory,
         isa: Some(context.isa),
         ..Options::default()
     };
-    opened(mesh.clone(), options)
+    let device = MeshDevice::open_system(system.view, options).map_err(not_opened)?;
+    device.set_links(system.links);
+    Ok(device)
 }
 
 /// Opens devices; where the system refuses, what would help is said.
@@ -170,13 +173,17 @@ pub fn open(mesh: &Mesh, config: &RunConfig, context: &Context) -> Result<MeshDe
 /// # Errors
 /// Too little memory or threads.
 pub fn opened(mesh: Mesh, options: Options) -> Result<MeshDevice, Failure> {
-    MeshDevice::open(mesh, options).map_err(|error| match error {
+    MeshDevice::open(mesh, options).map_err(not_opened)
+}
+
+fn not_opened(error: TensorError) -> Failure {
+    match error {
         TensorError::Runtime(RuntimeError::NoAddressSpace { .. }) => Failure::running(format!(
             "{error}; a limit on memory takes less (`unisono check` says what a run needs): \
              --set device_config.memory=1GiB"
         )),
         error => error.into(),
-    })
+    }
 }
 
 /// Worker threads that the configuration asks for.

@@ -1,12 +1,20 @@
 //! `unisono topo`: which device is how near to which.
 
 use super::{DONE, descriptors};
-use crate::cli::TopoArgs;
 use crate::context::Context;
 use crate::exit::Failure;
+use clap::Args;
 use serde_json::json;
 use std::collections::BTreeMap;
 use unisono_mesh::topology::{Matrix, of_descriptor};
+
+/// Options of `topo`.
+#[derive(Args)]
+pub struct TopoArgs {
+    /// A mesh graph descriptor, a file or the name of a built-in one [default: this machine's processors]
+    #[arg(value_name = "FILE|NAME")]
+    pub descriptor: Option<String>,
+}
 
 /// See the module.
 ///

@@ -2,6 +2,7 @@
 
 use super::sample::{self, Sample};
 use super::setup;
+use super::system::System;
 use super::trained::sampling;
 use crate::cli::TrainArgs;
 use crate::context::Context;
@@ -58,6 +59,7 @@ pub fn run(args: &TrainArgs, context: &Context) -> Result<u8, Failure> {
     let config = start.loaded.config;
     let is_text = !matches!(dataset, Dataset::Regression(_));
 
+    let system = System::of(&plan.mesh, plan.machine.as_ref(), context)?;
     let header = Header {
         config: &config,
         plan: &plan,
@@ -73,7 +75,7 @@ pub fn run(args: &TrainArgs, context: &Context) -> Result<u8, Failure> {
     header.print(out);
     let plan_json = header.json();
 
-    let device = setup::open(&plan.mesh, &config, context)?;
+    let device = setup::open(system, &config, context)?;
     let (directory, _lock) = match args.out.is_none() && start.resume.is_none() && !args.fresh {
         // Nobody asked for this very folder: where another run took it meanwhile, the next one does as well.
         true => runs::take_next(&directory)?,

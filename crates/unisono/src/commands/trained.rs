@@ -2,6 +2,7 @@
 //! begin with.
 
 use super::setup;
+use super::system::System;
 use crate::cli::{Changes, ModelArgs};
 use crate::context::Context;
 use crate::exit::Failure;
@@ -97,7 +98,7 @@ impl Trained {
         }
         let mesh = mesh_of(&config).map_err(Failure::input)?;
         check_units(&mesh, &spec)?;
-        let device = setup::open(&mesh, &config, context)?;
+        let device = setup::open(System::of(&mesh, None, context)?, &config, context)?;
         device.set_seed(config.training.seed);
         let model = match purpose {
             Purpose::Run => trained_model(&device, &config, &spec, &checkpoint)?,

@@ -55,12 +55,22 @@ impl Header<'_> {
             Some(flag) => format!(" by --mesh {flag}, in place of device_config"),
             None => String::new(),
         };
-        let devices = format!(
+        let mut devices = vec![format!(
             "{}{place}; {} on {}",
             plan.mesh.describe(),
             counted(self.workers, "worker"),
             counted(self.cores, "core")
-        );
+        )];
+        if let Some(machine) = &plan.machine {
+            let block = &machine.checked.machine.blocks[machine.block];
+            devices.push(format!(
+                "on {} {} of {}, {}",
+                block.name,
+                block.shape,
+                machine.checked.file,
+                machine.fit.name()
+            ));
+        }
         let mut model = vec![plan.spec.describe()];
         let all = format!("{} parameters", grouped(plan.num_parameters as u64));
         model.push(match &config.lora {
@@ -106,7 +116,7 @@ impl Header<'_> {
             ),
         ];
         vec![
-            ("devices", vec![devices]),
+            ("devices", devices),
             ("model", model),
             ("data", data),
             ("batch", batch),

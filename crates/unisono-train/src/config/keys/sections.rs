@@ -32,6 +32,13 @@ pub const KEYS: &[Key] = &[
         "Tensor parallel. With data parallel it takes the last axis.",
     ),
     read(
+        "device_config.mesh_graph_descriptor",
+        Kind::Text,
+        "",
+        "The machine that the mesh must fit on: a mesh graph descriptor's file, or the name of a built-in one (unisono mesh list). \
+         The variable TT_MESH_GRAPH_DESC_PATH goes before it. Default: none, and any mesh fits. Unisono's own key.",
+    ),
+    read(
         "device_config.memory",
         Kind::Memory,
         "",

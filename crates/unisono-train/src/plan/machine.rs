@@ -1,0 +1,36 @@
+//! Where a run's mesh lies on the machine that a descriptor describes.
+
+use crate::config::Loaded;
+use unisono_mesh::MeshShape;
+use unisono_mesh::descriptor::{NamedBy, Selection, Wish, select};
+
+/// The devices of the named machine that make up the mesh; none where no machine was named, and any mesh fits.
+///
+/// # Errors
+/// A sentence: a descriptor that cannot be read or is wrong, or a machine that cannot hold the mesh.
+pub(super) fn selected(loaded: &Loaded) -> Result<Option<Selection>, String> {
+    let Some((by, name)) = &loaded.descriptor else {
+        return Ok(None);
+    };
+    let shape = MeshShape::new(&loaded.config.device.mesh_shape).map_err(|error| error.to_string())?;
+    let name = Some(name.as_str());
+    let wish = match by {
+        NamedBy::Environment => Wish {
+            environment: name,
+            ..Wish::default()
+        },
+        _ => Wish {
+            configured: name,
+            ..Wish::default()
+        },
+    };
+    select(&shape, wish).map(Some).map_err(|error| error.to_string())
+}
+
+/// The key at which a mesh that does not fit is to be mended: that of the descriptor where the file names it.
+pub(super) fn written_at(loaded: &Loaded) -> &'static str {
+    match &loaded.descriptor {
+        Some((NamedBy::Configuration, _)) => "device_config.mesh_graph_descriptor",
+        _ => "device_config.mesh_shape",
+    }
+}

@@ -1,0 +1,133 @@
+//! How fast devices in one process meet: all-reduce and all-gather of few bytes and of many, over 2, 4 and 8 devices.
+//!
+//! A sample begins when the devices have nothing to do and are awake, and ends when the host knows that all have the result. That is
+//! what a process of Gloo or MPI measures between two barriers. An all-reduce works in place, as theirs do; the size of an
+//! all-gather is that of its result.
+
+use super::{median, processor};
+use crate::cli::BenchArgs;
+use crate::commands::{DONE, setup};
+use crate::context::Context;
+use crate::exit::Failure;
+use serde::Serialize;
+use serde_json::json;
+use std::time::Instant;
+use unisono_runtime::ops::all_reduce::{AllReduce, Reduction};
+use unisono_runtime::ops::fill::Fill;
+use unisono_runtime::ops::gather::AllGather;
+use unisono_runtime::{Command, Kind, Runtime};
+use unisono_tensor::{Mesh, Options, Result};
+
+/// The name by which `unisono bench` knows them.
+pub const NAME: &str = "collectives";
+/// Devices that meet.
+const DEVICES: [usize; 3] = [2, 4, 8];
+/// Bytes of each result, and samples.
+const SIZES: [(usize, usize); 4] = [(4, 2000), (64 << 10, 500), (1 << 20, 100), (42_000_000, 11)];
+
+/// One line of the result.
+#[derive(Serialize)]
+struct Row {
+    collective: &'static str,
+    devices: usize,
+    bytes: usize,
+    microseconds: f64,
+    least_microseconds: f64,
+    gbytes_per_s: f64,
+}
+
+/// See the module.
+///
+/// # Errors
+/// Too little memory.
+pub fn run(args: &BenchArgs, context: &Context) -> std::result::Result<u8, Failure> {
+    let out = &context.out;
+    let workers = args.threads.unwrap_or_else(unisono_runtime::machine::cores);
+    out.say(format!(
+        "{}, {workers} workers, medians; devices awake, a result of so many bytes on each",
+        processor()
+    ));
+    let mut rows = Vec::new();
+    for devices in DEVICES {
+        let options = Options {
+            workers: Some(workers),
+            isa: Some(context.isa),
+            ..Options::default()
+        };
+        let device = setup::opened(Mesh::new(&[("dp", devices)]).map_err(Failure::input)?, options)?;
+        for (bytes, samples) in SIZES {
+            // The parts of an all-gather must be equal.
+            let elements = (bytes / 4).next_multiple_of(devices);
+            for collective in ["all-reduce", "all-gather"] {
+                let row = measure(device.runtime(), collective, elements, samples)?;
+                out.result(format!(
+                    "  {collective} over {devices} devices, {:>10} B {:>12.1} µs (least {:.1}) {:>8.2} GB/s",
+                    row.bytes, row.microseconds, row.least_microseconds, row.gbytes_per_s
+                ));
+                rows.push(row);
+            }
+        }
+    }
+    out.json(&json!({
+        "cpu": processor(),
+        "isa": context.isa.name(),
+        "workers": workers,
+        "collectives": rows,
+    }));
+    DONE
+}
+
+fn measure(runtime: &Runtime, collective: &'static str, elements: usize, samples: usize) -> Result<Row> {
+    let axis = runtime.mesh().axis_at(0)?;
+    let whole = runtime.alloc(elements, Kind::Data)?;
+    let part = runtime.alloc(elements / axis.size, Kind::Data)?;
+    for buffer in [whole.r(), part.r()] {
+        runtime.issue(Fill { to: buffer, value: 1.0 })?;
+    }
+    let command = || -> Command {
+        match collective {
+            "all-reduce" => AllReduce {
+                axis,
+                reduction: Reduction::Sum { units: axis.size },
+                from: whole.r(),
+                slot: elements,
+                len: elements,
+                to: whole.r(),
+            }
+            .into(),
+            _ => AllGather {
+                axis,
+                root: None,
+                outer: 1,
+                inner: elements / axis.size,
+                from: part.r(),
+                to: whole.r(),
+            }
+            .into(),
+        }
+    };
+    let mut seconds = Vec::with_capacity(samples);
+    for sample in 0..samples + samples / 10 + 2 {
+        runtime.issue(Fill {
+            to: whole.r(),
+            value: 1.0,
+        })?;
+        runtime.sync()?;
+        let start = Instant::now();
+        runtime.issue(command())?;
+        runtime.sync()?;
+        if sample >= samples / 10 + 2 {
+            seconds.push(start.elapsed().as_secs_f64());
+        }
+    }
+    let least = seconds.iter().copied().fold(f64::INFINITY, f64::min);
+    let middle = median(seconds);
+    Ok(Row {
+        collective,
+        devices: axis.size,
+        bytes: 4 * elements,
+        microseconds: 1e6 * middle,
+        least_microseconds: 1e6 * least,
+        gbytes_per_s: 4.0 * elements as f64 / middle / 1e9,
+    })
+}

@@ -1,0 +1,102 @@
+//! The devices that a run opens: their ids, links and cores, by the machine's descriptor and the visible devices.
+
+use crate::context::Context;
+use crate::exit::Failure;
+use unisono_mesh::descriptor::{DimType, Fit, Selection};
+use unisono_mesh::visible::{TT, TT_OLD, UNISONO, Variables, core_shares, visible};
+use unisono_mesh::{Mesh, MeshView};
+use unisono_runtime::machine;
+use unisono_tensor::Links;
+
+/// What is opened.
+pub struct System {
+    /// The mesh with the id of each device.
+    pub view: MeshView,
+    /// What the descriptor says of the links between them.
+    pub links: Links,
+}
+
+impl System {
+    /// The devices of a mesh. On a CPU there is one for each core that this process may use; where `UNISONO_VISIBLE_DEVICES` names
+    /// those of this job, the process keeps to their cores from here on.
+    ///
+    /// # Errors
+    /// Variables that name no device, or fewer than the mesh needs.
+    pub fn of(mesh: &Mesh, machine: Option<&Selection>, context: &Context) -> Result<System, Failure> {
+        let variable = |name: &str| context.environment.variables.get(name).map(String::as_str);
+        let variables = Variables {
+            unisono: variable(UNISONO),
+            tt: variable(TT),
+            tt_old: variable(TT_OLD),
+        };
+        let links = machine.map_or_else(Links::default, |selection| links(mesh, selection));
+        let needed = mesh.num_devices();
+        let devices = machine.map(|selection| selection.devices.clone());
+        if variables.unisono.is_none() && variables.tt.is_none() {
+            if variables.tt_old.is_some() {
+                context
+                    .out
+                    .warn(format!("{TT_OLD} is set and not read: the name is {TT} now"));
+            }
+            let ids = devices.unwrap_or_else(|| (0..needed).collect());
+            return Ok(System {
+                view: MeshView::with_ids(mesh.clone(), ids).map_err(Failure::input)?,
+                links,
+            });
+        }
+        let cpus = machine::allowed_cpus();
+        let total = machine::cores().max(1);
+        let boards: Vec<Vec<usize>> = (0..total).map(|device| vec![device]).collect();
+        let found = visible(variables, &boards, &[]).map_err(Failure::input)?;
+        found.notes.iter().for_each(|note| context.out.warn(note));
+        let Some(ids) = found.devices.get(..needed) else {
+            return Err(Failure::input(format!(
+                "the mesh {} needs {needed} devices and {} of {total} are visible; name more of them in {UNISONO}, unset it, or use \
+             a smaller mesh",
+                mesh.describe(),
+                found.devices.len()
+            )));
+        };
+        let shares = core_shares(&cpus, total, ids);
+        if let Some(shared) = &shares.shared {
+            context.out.warn(shared);
+        }
+        machine::restrict(&shares.cores.concat());
+        Ok(System {
+            view: MeshView::with_ids(mesh.clone(), ids.to_vec()).map_err(Failure::input)?,
+            links,
+        })
+    }
+}
+
+/// Channels and wraps along the axes of a mesh that lies on a machine.
+fn links(mesh: &Mesh, selection: &Selection) -> Links {
+    let block = &selection.checked.machine.blocks[selection.block];
+    let mut wraps: Vec<bool> = block.dim_types.iter().map(|dim| *dim == DimType::Ring).collect();
+    let mut sizes = block.shape.sizes().to_vec();
+    if selection.fit == Fit::Turned {
+        wraps.reverse();
+        sizes.reverse();
+    }
+    let whole = selection.fit != Fit::Line && sizes == mesh.physical_shape();
+    let long: Vec<bool> = sizes
+        .iter()
+        .zip(wraps)
+        .filter(|(size, _)| **size > 1)
+        .map(|(_, wrap)| wrap)
+        .collect();
+    let axes = mesh.axes();
+    let rings = match whole && long.len() == axes.iter().filter(|axis| axis.size > 1).count() {
+        true => {
+            let mut long = long.into_iter();
+            axes.iter()
+                .map(|axis| axis.size > 1 && long.next().unwrap_or(false))
+                .collect()
+        }
+        false => vec![false; axes.len()],
+    };
+    Links {
+        channels: usize::try_from(block.channels).ok(),
+        rings,
+    }
+}
