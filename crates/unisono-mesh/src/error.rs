@@ -282,6 +282,26 @@ pub enum MeshError {
         /// What would work.
         mend: String,
     },
+    /// A cluster axis that a mesh of rows and columns does not have.
+    #[error(
+        "the cluster axis {axis} is neither 0 (down the rows: the devices of a column) nor 1 (across the columns: those of a row)"
+    )]
+    ClusterAxis {
+        /// The axis given.
+        axis: usize,
+    },
+    /// A mesh that does not lie on the machine of a descriptor.
+    #[error(
+        "a mesh of {mesh} does not lie on {machine} of {shape}; give one that is no larger, either way round, or 1xN of its devices"
+    )]
+    NotOnMachine {
+        /// The mesh asked for.
+        mesh: String,
+        /// The mesh descriptor's name.
+        machine: String,
+        /// Its shape.
+        shape: String,
+    },
     /// A collective that names a device outside its group.
     #[error("{collective} names device {device} of a group whose devices are 0 to {last}; give one of those")]
     NotInGroup {

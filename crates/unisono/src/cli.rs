@@ -1,6 +1,6 @@
 //! Options and arguments.
 
-use crate::commands::{ExportDtype, ExportFormat, LessonArgs, LoraCommand, MeshCommand, TopoArgs};
+use crate::commands::{ExplainArgs, ExportDtype, ExportFormat, LessonArgs, LoraCommand, MeshCommand, TopoArgs};
 use crate::exit;
 use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
@@ -66,6 +66,8 @@ pub enum Command {
     Init(InitArgs),
     /// Show what this machine has: cores, caches, instruction sets, memory
     Devices,
+    /// Tell a collective step by step: who sends what to whom, and what it costs
+    Explain(ExplainArgs),
     /// Work with mesh graph descriptors, the files that say what a machine is made of
     Mesh {
         /// What to do with them.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Written by hand; the others are generated, and tested where they are.
-const DOCUMENTS: [&str; 12] = [
+const DOCUMENTS: [&str; 15] = [
     "README.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
@@ -18,6 +18,9 @@ const DOCUMENTS: [&str; 12] = [
     "docs/coming-from/transformers.md",
     "docs/fine-tuning.md",
     "docs/mgd.md",
+    "docs/parallelism/README.md",
+    "docs/parallelism/data-parallel.md",
+    "docs/parallelism/tensor-parallel.md",
 ];
 
 fn root() -> PathBuf {

@@ -76,8 +76,7 @@ impl Count {
 
 /// What a collective with a payload of `bytes` costs; the numbers of [`Schedule`](super::Schedule) for groups of any size.
 ///
-/// The time grows as the number of links, for sums on a ring of n devices as n²; who counts the same group again and again
-/// keeps its [`Count`].
+/// The time grows as the number of devices. Who counts the same group again and again keeps its [`Count`].
 ///
 /// # Errors
 /// Those of [`Collective::check`]; [`MeshError::TooManyLinks`] for `num_links` 0.

@@ -9,6 +9,7 @@ mod descriptors;
 mod devices;
 mod diff;
 mod eval;
+mod explain;
 mod export;
 mod generate;
 mod init;
@@ -26,6 +27,7 @@ mod train;
 mod trained;
 mod writer;
 
+pub use explain::ExplainArgs;
 pub use export::{ExportDtype, ExportFormat};
 pub use lora::LoraCommand;
 pub use mesh::MeshCommand;
@@ -65,6 +67,7 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Diff(args) => diff::run(args, &context),
         Command::Export(args) => export::run(args, &context),
         Command::Inspect(args) => inspect::run(args, &context),
+        Command::Explain(args) => explain::run(args, &context),
         Command::Bench(args) => bench::run(args, &context),
     };
     let result = result.and_then(|code| match context.out.outcome() {
