@@ -197,7 +197,7 @@ pub enum MeshError {
     DescriptorDoesNotHold {
         /// The descriptor and what it describes.
         descriptor: String,
-        /// The mesh shape as given and its number of devices, in words.
+        /// The mesh shape as given, and its number of devices in words.
         request: String,
         /// The rule that is broken.
         problem: String,
