@@ -8,8 +8,11 @@ use unisono::prelude::*;
 /// The sizes of the MLP; it is four times as wide inside.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
+    /// Sequences.
     pub batch: usize,
+    /// Tokens of a sequence.
     pub tokens: usize,
+    /// Features outside.
     pub hidden: usize,
 }
 
