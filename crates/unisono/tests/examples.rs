@@ -1,5 +1,8 @@
 //! The examples, run with small sizes: what they claim about bits and losses is true.
 
+// The mesh examples are programs of their own, and each brings the MLP that they share.
+#![allow(clippy::duplicate_mod)]
+
 #[path = "../examples/char_gpt.rs"]
 mod char_gpt;
 #[path = "../examples/custom_module.rs"]
