@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 pub use header::TensorEntry;
 pub use safetensors::Dtype;
-pub use write::{TensorSpec, WrittenDtype, write_safetensors, write_safetensors_as};
+pub use write::{TensorSpec, WrittenDtype, write_safetensors, write_safetensors_as, write_safetensors_bytes};
 
 /// Memory that several threads read.
 pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;

@@ -193,14 +193,12 @@ pub enum MeshError {
         problem: String,
     },
     /// A mesh that a descriptor cannot hold.
-    #[error("{descriptor} does not hold the mesh_shape {request} = {wanted}: {problem}; {mend}")]
+    #[error("{descriptor} does not hold the mesh_shape {request}: {problem}; {mend}")]
     DescriptorDoesNotHold {
         /// The descriptor and what it describes.
         descriptor: String,
-        /// The mesh shape as given.
+        /// The mesh shape as given, and its number of devices in words.
         request: String,
-        /// Its number of devices, in words.
-        wanted: String,
         /// The rule that is broken.
         problem: String,
         /// Shapes that fit, and how to describe another machine.

@@ -251,7 +251,7 @@ fn hostile_texts_are_refused_within_bounds() {
     assert!(refuse("\"".repeat(200_000)).contains("a field"));
     assert!(refuse("x: 1 ".repeat(200_000)).contains("neither a mesh nor a switch"));
     assert!(refuse(format!("a: {}", "9".repeat(1_000_000))).contains("neither a mesh nor a switch"));
-    assert!(refuse(" ".repeat((16 << 20) + 1)).contains("at most 16777216"));
+    assert!(refuse(" ".repeat((4 << 20) + 1)).contains("at most 4194304"));
     let mesh = "mesh_descriptors { name: \"M\" arch: CPU device_topology { dims: [256, 256] } host_topology { dims: [1, 1] } channels { count: 1 } }\n";
     // Graphs that hold the next one twice: 2⁴⁰ meshes.
     let mut tower = mesh.to_owned();
@@ -269,6 +269,25 @@ fn hostile_texts_are_refused_within_bounds() {
     assert!(refuse(tower.replace("[256, 256]", "[1, 1]")).contains("more than 65536 instances"));
     // As many pinnings as fit, each a pattern over all devices.
     let pin = "pinnings { logical_fabric_node_id { chip_id_regex: '(1|2)*3?' } physical_asic_position { tray_id_regex: '.*' asic_location_regex: '.*' } }\n";
-    let pins = mesh.to_owned() + &pin.repeat(50_000) + "top_level_instance { mesh { mesh_descriptor: \"M\" } }";
+    let pins = mesh.to_owned() + &pin.repeat(25_000) + "top_level_instance { mesh { mesh_descriptor: \"M\" } }";
     assert!(refuse(pins).contains("more pinnings than can be tried"));
+}
+
+#[test]
+fn many_express_patterns_on_a_long_line_take_bounded_time() {
+    let pattern = "express_links { pattern { step: 2 } }\n".repeat(50_000);
+    let text = format!(
+        "mesh_descriptors {{ name: \"M\" arch: BLACKHOLE device_topology {{ dims: [65536, 1] }} host_topology {{ dims: [1, 1] }} channels {{ count: 1 }}\n{pattern} }}
+         top_level_instance {{ mesh {{ mesh_descriptor: \"M\" }} }}"
+    );
+    let report = check("hostile", text.as_bytes())
+        .expect_err("rows are taken twice")
+        .to_string();
+    assert!(
+        report.contains("make more than 65536 blocks") || report.contains("has one express link"),
+        "{report}"
+    );
+    let one = text.replace(&pattern, "express_links { pattern { step: 2 } }");
+    let checked = check("long", one.as_bytes()).unwrap_or_else(|report| panic!("{report}"));
+    assert_eq!(checked.machine.blocks[0].links.len(), 65_535 + 32_768);
 }

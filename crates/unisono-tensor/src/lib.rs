@@ -45,6 +45,7 @@ pub use ops::loss::ReduceType;
 pub use pcc::{assert_with_pcc, pcc};
 pub use rows::Rows;
 pub use tensor::{Dtype, Tensor};
+pub use unisono_kernels::element::Bf16;
 pub use unisono_mesh::{
     ComposerConfig, Distribution, MapPlacement, MapperConfig, Mesh, MeshCoordinate, MeshShape, MeshView, Over,
     Placement,

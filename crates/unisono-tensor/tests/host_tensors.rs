@@ -55,6 +55,21 @@ fn values_come_back_as_they_are_and_never_as_another_kind() {
     assert!(text(HostTensor::new::<f32>(&[], &[usize::MAX, 2])).contains("more bytes than memory"));
     assert!(text(HostTensor::new::<f32>(&[], &[0, usize::MAX, 2])).contains("more bytes than memory"));
     assert!(HostTensor::new::<f32>(&[], &[0, 7]).expect("an empty array").is_empty());
+    // To another kind only where that is asked for.
+    let halves = all[0].to_dtype(Dtype::Bf16).expect("floats");
+    assert_eq!(halves.to_vec::<Bf16>().expect("bf16")[5], Bf16::from_f32(-1.5));
+    assert_eq!(
+        all[1]
+            .to_dtype(Dtype::F32)
+            .expect("exact")
+            .to_dtype(Dtype::Bf16)
+            .expect("floats"),
+        all[1]
+    );
+    assert_eq!(
+        text(all[2].to_dtype(Dtype::F32)),
+        "to_dtype: u32 to f32; f32 and bf16 can be cast to each other"
+    );
     assert_eq!(all[0].reshape(&[6]).expect("six values").shape(), [6]);
     assert!(text(all[0].reshape(&[5])).contains("[2, 3] to [5]"));
 }

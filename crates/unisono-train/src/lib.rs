@@ -1,6 +1,7 @@
 //! Configuration, plan, training loop, checkpoints, metrics and generation of unisono.
 
 pub mod adapters;
+pub mod arrays;
 pub mod checkpoint;
 pub mod config;
 pub mod dataset;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Written by hand; the others are generated, and tested where they are.
-const DOCUMENTS: [&str; 14] = [
+const DOCUMENTS: [&str; 15] = [
     "README.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
@@ -17,6 +17,7 @@ const DOCUMENTS: [&str; 14] = [
     "docs/coming-from/accelerate.md",
     "docs/coming-from/transformers.md",
     "docs/fine-tuning.md",
+    "docs/mgd.md",
     "docs/parallelism/README.md",
     "docs/parallelism/data-parallel.md",
     "docs/parallelism/tensor-parallel.md",
@@ -252,7 +253,7 @@ fn commands_parse() {
                 shown(&known, command),
                 "{document}: there is no command {command}: {line}"
             );
-            let command = match ["data", "lora", "tokenizer"].contains(&command) {
+            let command = match ["data", "lora", "mesh", "tokenizer"].contains(&command) {
                 true => format!("{command} {}", words.next().unwrap_or_default()),
                 false => command.to_string(),
             };

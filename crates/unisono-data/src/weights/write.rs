@@ -2,6 +2,7 @@
 
 use super::header::METADATA;
 use crate::{AtomicFile, DataError, FileDigest};
+use safetensors::Dtype;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +22,7 @@ pub struct TensorSpec {
 /// What the header says of a tensor, in the order in which other writers say it.
 #[derive(Serialize)]
 struct Entry<'a> {
-    dtype: &'static str,
+    dtype: Dtype,
     shape: &'a [usize],
     data_offsets: [u64; 2],
 }
@@ -44,11 +45,11 @@ impl WrittenDtype {
         }
     }
 
-    /// The format's name.
-    fn name(self) -> &'static str {
+    /// The format's kind.
+    fn stored(self) -> Dtype {
         match self {
-            WrittenDtype::F32 => "F32",
-            WrittenDtype::Bf16 => "BF16",
+            WrittenDtype::F32 => Dtype::F32,
+            WrittenDtype::Bf16 => Dtype::BF16,
         }
     }
 }
@@ -84,7 +85,8 @@ pub fn write_safetensors_as<'a, E: From<DataError>>(
         tensor: spec.name.clone(),
         problem,
     };
-    let header = header(dtype, tensors, metadata, tensor_error)?;
+    let stored = tensors.iter().map(|spec| (spec, dtype.stored()));
+    let header = header(stored, metadata, tensor_error)?;
     let mut file = AtomicFile::create(path)?;
     write_all(&mut file, &(header.len() as u64).to_le_bytes())?;
     write_all(&mut file, &header)?;
@@ -114,14 +116,56 @@ pub fn write_safetensors_as<'a, E: From<DataError>>(
     Ok(file.commit()?)
 }
 
+/// As [`write_safetensors`], for values of any kind: `bytes(i)` gives those of tensor `i`, little-endian in row-major order.
+///
+/// # Errors
+/// As [`write_safetensors`], and [`DataError::Tensor`] for a kind of less than a byte.
+pub fn write_safetensors_bytes<'a, E: From<DataError>>(
+    path: &Path,
+    tensors: &[(TensorSpec, Dtype)],
+    metadata: &BTreeMap<String, String>,
+    mut bytes: impl FnMut(usize) -> Result<Cow<'a, [u8]>, E>,
+) -> Result<FileDigest, E> {
+    let tensor_error = |spec: &TensorSpec, problem: String| DataError::Tensor {
+        path: path.display().to_string(),
+        tensor: spec.name.clone(),
+        problem,
+    };
+    if let Some((spec, dtype)) = tensors.iter().find(|(_, dtype)| dtype.bitsize() % 8 != 0) {
+        let problem = format!("is of {dtype}, whose values take less than a byte; they cannot be written");
+        return Err(tensor_error(spec, problem).into());
+    }
+    let header = header(
+        tensors.iter().map(|(spec, dtype)| (spec, *dtype)),
+        metadata,
+        tensor_error,
+    )?;
+    let mut file = AtomicFile::create(path)?;
+    write_all(&mut file, &(header.len() as u64).to_le_bytes())?;
+    write_all(&mut file, &header)?;
+    for (i, (spec, dtype)) in tensors.iter().enumerate() {
+        let bytes = bytes(i)?;
+        let wanted = spec.shape.iter().product::<usize>() * (dtype.bitsize() / 8); // checked for the header
+        if bytes.len() != wanted {
+            let problem = format!(
+                "has shape {:?} of {dtype}, so {wanted} bytes, but {} were given",
+                spec.shape,
+                bytes.len()
+            );
+            return Err(tensor_error(spec, problem).into());
+        }
+        write_all(&mut file, &bytes)?;
+    }
+    Ok(file.commit()?)
+}
+
 fn write_all(file: &mut AtomicFile, bytes: &[u8]) -> Result<(), DataError> {
     file.write_all(bytes).map_err(|error| file.error(&error))
 }
 
 /// The header, padded with blanks so that the values begin at a multiple of 8 bytes.
-fn header(
-    dtype: WrittenDtype,
-    tensors: &[TensorSpec],
+fn header<'a>(
+    tensors: impl ExactSizeIterator<Item = (&'a TensorSpec, Dtype)>,
     metadata: &BTreeMap<String, String>,
     error: impl Fn(&TensorSpec, String) -> DataError,
 ) -> Result<Vec<u8>, DataError> {
@@ -136,7 +180,7 @@ fn header(
     }
     let mut names = BTreeSet::new();
     let mut start = 0u64;
-    for spec in tensors {
+    for (spec, dtype) in tensors {
         if spec.name == METADATA {
             return Err(error(
                 spec,
@@ -149,11 +193,13 @@ fn header(
         let end = spec
             .shape
             .iter()
-            .try_fold(dtype.bytes() as u64, |product, size| product.checked_mul(*size as u64))
+            .try_fold(dtype.bitsize() as u64 / 8, |product, size| {
+                product.checked_mul(*size as u64)
+            })
             .and_then(|bytes| start.checked_add(bytes))
             .ok_or_else(|| error(spec, format!("has shape {:?}, which no file can hold", spec.shape)))?;
         let entry = Entry {
-            dtype: dtype.name(),
+            dtype,
             shape: &spec.shape,
             data_offsets: [start, end],
         };

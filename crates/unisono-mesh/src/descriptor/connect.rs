@@ -8,7 +8,7 @@ use super::schema::{self, Architecture, Channels, Layout, NodeRef, PinPair, Poli
 use std::sync::Arc;
 
 /// Patterns times numbers that they are tried on, at most.
-const MAX_TRIALS: usize = 1 << 21;
+const MAX_TRIALS: usize = 1 << 20;
 
 /// What stands at the end of a connection: only equals may be joined.
 #[derive(PartialEq)]
@@ -278,7 +278,12 @@ pub(crate) fn pins(b: &mut Builder<'_>, blocks: &[Block]) -> Vec<Pin> {
     let devices: usize = blocks.iter().map(Block::num_devices).sum();
     for (i, pin) in b.descriptor.pinnings.iter().enumerate() {
         let path = |side: &str| format!("pinnings[{i}].{side}");
-        trials += pin.nodes.len() * (blocks.len() + devices) + pin.positions.len() * 512;
+        // A plain number is looked up, a pattern is tried on all.
+        let tried = |pair: &PinPair| match pair.second.pattern {
+            Some(_) => blocks.len() + devices,
+            None => blocks.len(),
+        };
+        trials += pin.nodes.iter().map(tried).sum::<usize>() + pin.positions.len() * 512;
         if trials > MAX_TRIALS {
             b.problems.add(pin.at, format!("pinnings[{i}]"), || {
                 format!("there are more pinnings than can be tried on {devices} devices; use fewer and wider ones")
@@ -309,10 +314,17 @@ pub(crate) fn pins(b: &mut Builder<'_>, blocks: &[Block]) -> Vec<Pin> {
                 .filter(|(_, block)| !block.is_switch && mesh.allows(block.id))
             {
                 let before = chosen[index].len();
-                chosen[index].extend(
-                    (0..block.num_devices())
-                        .filter(|device| u32::try_from(*device).is_ok_and(|device| chip.allows(device))),
-                );
+                match &chip {
+                    Matcher::Number(only) => chosen[index].extend(
+                        usize::try_from(*only)
+                            .ok()
+                            .filter(|device| *device < block.num_devices()),
+                    ),
+                    pattern => chosen[index].extend(
+                        (0..block.num_devices())
+                            .filter(|device| u32::try_from(*device).is_ok_and(|device| pattern.allows(device))),
+                    ),
+                }
                 any |= chosen[index].len() > before;
             }
             if !any {

@@ -5,6 +5,9 @@ use super::schema::{DimType, ExpressLinks, MeshDescriptor};
 use crate::draw::counted;
 use std::collections::HashMap;
 
+/// Blocks of all patterns of a mesh, at most: more than rows that can be ends.
+const MAX_BLOCKS: usize = crate::MAX_DEVICES;
+
 /// The pairs of rows that a pattern joins along a dimension of `extent` devices.
 ///
 /// Block `k` spans the rows `start + k·step` to `start + k·step + step − 1`. With `wrap: LINE` a block that would
@@ -26,6 +29,7 @@ pub(crate) fn rows(links: &ExpressLinks, extent: usize) -> impl Iterator<Item = 
 /// The rules of stage C. The mesh's dims are known to be above 0.
 pub(crate) fn check(problems: &mut Problems, warnings: &mut Problems, path: &str, mesh: &MeshDescriptor) {
     let mut ends: HashMap<(i32, usize), usize> = HashMap::new();
+    let mut blocks = 0usize;
     for (i, links) in mesh.express_links.iter().enumerate() {
         let field = || format!("{path}.express_links[{i}]");
         let extent = usize::try_from(links.dim).ok().and_then(|dim| mesh.dims.get(dim));
@@ -62,6 +66,12 @@ pub(crate) fn check(problems: &mut Problems, warnings: &mut Problems, path: &str
         let mut any = false;
         for (first, last) in rows(links, extent) {
             any = true;
+            blocks += 1;
+            if blocks > MAX_BLOCKS {
+                return problems.add(links.at, field(), || {
+                    format!("the patterns of this mesh make more than {MAX_BLOCKS} blocks")
+                });
+            }
             for row in [first, last] {
                 if let Some(other) = ends.insert((links.dim, row), i).filter(|other| *other != i) {
                     problems.add(links.at, field(), || {

@@ -87,11 +87,16 @@ pub(crate) fn links(mesh: &MeshDescriptor, arch: Architecture, shape: &MeshShape
     for pattern in &mesh.express_links {
         let dim = usize::try_from(pattern.dim).unwrap_or(0);
         let (size, stride) = (shape.sizes()[dim], strides[dim]);
+        // The row at the other end of each block, by its first row.
+        let mut partner = vec![None; size];
         for (first, last) in express::rows(pattern, size) {
-            // Every device of the first row has its partner in the last.
-            for device in (0..shape.num_devices()).filter(|device| device / stride % size == first) {
-                let partner = device - first * stride + last * stride;
-                links.push(link(device, partner, Some(dim), LinkRole::ExpressPattern));
+            partner[first] = Some(last);
+        }
+        for device in 0..shape.num_devices() {
+            let row = device / stride % size;
+            if let Some(last) = partner[row] {
+                let other = device - row * stride + last * stride;
+                links.push(link(device, other, Some(dim), LinkRole::ExpressPattern));
             }
         }
     }

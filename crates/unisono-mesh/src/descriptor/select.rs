@@ -132,8 +132,7 @@ pub fn select(shape: &MeshShape, wish: Wish<'_>) -> Result<Selection, MeshError>
         ),
         devices => Err(MeshError::DescriptorDoesNotHold {
             descriptor: "none of the built-in descriptors".to_owned(),
-            request: shape.to_string(),
-            wanted: counted(devices, "device"),
+            request: format!("{shape} = {}", counted(devices, "device")),
             problem: "the largest of them are [16, 8] and [8, 8]".to_owned(),
             mend: mend(shape),
         }),
@@ -218,8 +217,7 @@ pub fn hold(
     };
     Err(MeshError::DescriptorDoesNotHold {
         descriptor: summary(&checked),
-        request: shape.to_string(),
-        wanted: counted(shape.num_devices(), "device"),
+        request: format!("{shape} = {}", counted(shape.num_devices(), "device")),
         problem: problems.join("; "),
         mend: fits + &mend(shape),
     })

@@ -11,8 +11,9 @@ use std::borrow::Cow;
 /// The deepest nesting that is read; the original's parser has the same limit. It bounds the stack.
 pub(crate) const MAX_DEPTH: usize = 100;
 
-/// The longest text that is read, in bytes.
-pub const MAX_BYTES: usize = 16 << 20;
+/// The longest text that is read, in bytes: some hundred times the longest real one. The tree of a text may take fifty
+/// times its length.
+pub const MAX_BYTES: usize = 4 << 20;
 
 /// A field as it is written.
 #[derive(Debug)]

@@ -70,6 +70,7 @@ mod messages;
 mod simulate;
 mod traffic;
 mod tree;
+mod words;
 
 pub use collective::{Algorithm, Collective, Reduction};
 pub use explain::{Question, explain};

@@ -42,10 +42,10 @@ pub fn all_reduce(x: &Tensor, reduction: Reduction, along: Along) -> Result<Tens
     all_reduce_with(x, reduction, along, Gradient::Whole)
 }
 
-/// As [`all_reduce`], with the meaning of the gradient. Maxima and minima have none.
+/// As [`all_reduce()`], with the meaning of the gradient. Maxima and minima have none.
 ///
 /// # Errors
-/// As [`all_reduce`].
+/// As [`all_reduce()`].
 pub fn all_reduce_with(x: &Tensor, reduction: Reduction, along: Along, gradient: Gradient) -> Result<Tensor> {
     let op = "all_reduce";
     let Some(group) = along.group(op, x.device())? else {

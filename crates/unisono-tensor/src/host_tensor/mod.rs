@@ -21,6 +21,7 @@ use crate::error::TensorError;
 use crate::runs::for_each_run;
 use crate::{Dtype, Result};
 use std::sync::Arc;
+use unisono_kernels::element::Bf16;
 
 /// A whole array on the host: kind, shape, and values in row-major order.
 ///
@@ -146,12 +147,51 @@ impl HostTensor {
         }
         let read = match self.dtype {
             Dtype::F32 => wide::<f32>,
-            Dtype::Bf16 => wide::<unisono_kernels::element::Bf16>,
+            Dtype::Bf16 => wide::<Bf16>,
             Dtype::U32 => wide::<u32>,
             Dtype::I32 => wide::<i32>,
             Dtype::U8 => wide::<u8>,
         };
         read(&self.bytes)
+    }
+
+    /// The same numbers in another kind: f32 becomes bf16 by rounding to nearest even, bf16 becomes f32 exactly.
+    ///
+    /// ```
+    /// use unisono_tensor::{Bf16, Dtype, HostTensor};
+    /// let x = HostTensor::new(&[1.0f32, 0.1], &[2])?.to_dtype(Dtype::Bf16)?;
+    /// assert_eq!(x.to_vec::<Bf16>()?, [Bf16::from_f32(1.0), Bf16::from_f32(0.1)]);
+    /// assert_eq!(x.to_dtype(Dtype::F32)?.to_vec::<f32>()?, [1.0, 0.100097656]);
+    /// # Ok::<(), unisono_tensor::TensorError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Integers, to or from which nothing is converted.
+    pub fn to_dtype(&self, dtype: Dtype) -> Result<HostTensor> {
+        if dtype == self.dtype {
+            return Ok(self.clone());
+        }
+        let bytes = match (self.dtype, dtype) {
+            (Dtype::F32, Dtype::Bf16) => {
+                let values: Vec<Bf16> = f32::from_bytes(&self.bytes).into_iter().map(Bf16::from_f32).collect();
+                Bf16::to_bytes(&values)
+            }
+            (Dtype::Bf16, Dtype::F32) => {
+                let values: Vec<f32> = Bf16::from_bytes(&self.bytes).into_iter().map(Bf16::to_f32).collect();
+                f32::to_bytes(&values)
+            }
+            (from, to) => {
+                return Err(refuse(
+                    "to_dtype",
+                    format!(
+                        "{} to {}; f32 and bf16 can be cast to each other",
+                        from.name(),
+                        to.name()
+                    ),
+                ));
+            }
+        };
+        HostTensor::from_bytes(dtype, &self.shape, bytes)
     }
 
     /// The same values under another shape.

@@ -14,6 +14,7 @@ pub mod logits;
 pub mod loss;
 pub mod matmul;
 pub mod norm;
+pub mod redistribute;
 pub mod reduce;
 mod rope;
 pub mod shape;

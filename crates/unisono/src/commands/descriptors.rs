@@ -54,9 +54,14 @@ pub fn open(name: &str) -> Result<Checked, MeshError> {
 
 /// This machine as a descriptor: a CPU mesh of its cores, a row for each NUMA node.
 pub fn this_machine() -> Checked {
-    let cpus = processors();
-    let text = descriptor::cpu_descriptor(cpus.nodes.len(), cpus.cores().len());
+    let text = this_machine_text();
     descriptor::check(THIS_MACHINE, text.as_bytes()).expect("bug in unisono: its own descriptor has problems")
+}
+
+/// The text of that descriptor.
+pub fn this_machine_text() -> String {
+    let cpus = processors();
+    descriptor::cpu_descriptor(cpus.nodes.len(), cpus.cores().len())
 }
 
 /// The processors that this process may use.
