@@ -3,9 +3,9 @@
 //! `cargo test --release -p unisono-nn --test replay -- --ignored --nocapture` prints the host's time a command.
 
 use std::time::Instant;
+use unisono_nn::LanguageModel;
 use unisono_nn::layers::Activation;
 use unisono_nn::models::{Gpt, GptConfig, Positions};
-use unisono_nn::{LanguageModel, Regime};
 use unisono_tensor::{Dtype, Mesh, MeshDevice, Options, Tensor};
 
 fn config(blocks: usize, width: usize) -> GptConfig {
@@ -29,7 +29,7 @@ fn config(blocks: usize, width: usize) -> GptConfig {
 
 fn model(device: &MeshDevice, blocks: usize, width: usize) -> Gpt {
     device.set_seed(5);
-    Gpt::new(device, &config(blocks, width), &Regime::inference()).expect("a model")
+    Gpt::new(device, config(blocks, width)).expect("a model")
 }
 
 /// Logits of the next token.
@@ -77,7 +77,7 @@ fn replayed(device: &MeshDevice) -> Vec<Vec<f32>> {
 #[test]
 fn a_replayed_decoding_step_gives_the_same_bits() {
     let reference = issued(&MeshDevice::one().expect("a device"));
-    assert_ne!(reference[0], reference[1]);
+    assert!(reference[0].iter().all(|logit| logit.is_finite()) && reference[0] != reference[1]);
     for (axes, workers) in [
         (vec![], 1),
         (vec![], 2),
