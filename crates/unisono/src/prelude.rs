@@ -8,6 +8,15 @@ pub use unisono_tensor::{
     Backend, Dtype, Mesh, MeshDevice, Options, Placement, ReduceType, Rows, Tensor, TensorError, sync_gradients,
 };
 
+// A mesh by its axes: arrays dealt out over it, collectives, traces.
+pub use unisono_tensor::collectives::{self, Along, Gradient, Reduction, Topology};
+pub use unisono_tensor::create::{Init, ParameterDim, ParameterSpec};
+pub use unisono_tensor::distributed;
+pub use unisono_tensor::{
+    ComposerConfig, DistributedHostTensor, HostTensor, Links, MapPlacement, MapperConfig, MeshCoordinate, MeshShape,
+    Trace, assert_with_pcc, pcc,
+};
+
 // A command of one's own.
 pub use unisono_kernels::scratch::Scratch;
 pub use unisono_runtime::{BufferRef, Cost, Op, Place};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Written by hand; the others are generated, and tested where they are.
-const DOCUMENTS: [&str; 15] = [
+const DOCUMENTS: [&str; 17] = [
     "README.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
@@ -16,11 +16,13 @@ const DOCUMENTS: [&str; 15] = [
     "docs/coming-from/pytorch-ddp.md",
     "docs/coming-from/accelerate.md",
     "docs/coming-from/transformers.md",
+    "docs/coming-from/tt-nn.md",
     "docs/fine-tuning.md",
     "docs/mgd.md",
     "docs/parallelism/README.md",
     "docs/parallelism/data-parallel.md",
     "docs/parallelism/tensor-parallel.md",
+    "docs/program-a-mesh.md",
 ];
 
 fn root() -> PathBuf {
@@ -120,6 +122,9 @@ fn the_references_are_linked() {
         "configuration",
         "coming-from/tt-train",
         "coming-from/pytorch-ddp",
+        "coming-from/tt-nn",
+        "program-a-mesh",
+        "mgd",
     ];
     for page in links.map(|page| format!("](docs/{page}.md)")) {
         assert!(readme.contains(&page), "README.md has no link {page}");
@@ -211,6 +216,35 @@ fn the_examples_are_the_files() {
         count += 1;
     }
     assert_eq!(count, 2);
+}
+
+/// A text's lines without the blanks around them and the marks of documentation.
+fn bare(text: &str) -> Vec<&str> {
+    text.lines()
+        .map(|line| line.trim().trim_start_matches("//! "))
+        .collect()
+}
+
+/// Code that is said to be from a file stands there, line after line; the file is an example or a test.
+#[test]
+fn shown_code_stands_in_its_file() {
+    let mut count = 0;
+    for document in DOCUMENTS {
+        let text = read(document);
+        for excerpt in text.split("<!-- from: ").skip(1) {
+            let (path, rest) = excerpt.split_once(" -->\n```rust\n").expect("a fence follows");
+            let shown = rest.split("```\n").next().expect("the fence ends");
+            let file = read(path);
+            let (shown, file) = (bare(shown), bare(&file));
+            assert!(
+                file.windows(shown.len()).any(|lines| lines == shown),
+                "{document} shows code of {path} that does not stand there:\n{}",
+                shown.join("\n")
+            );
+            count += 1;
+        }
+    }
+    assert!(count > 5, "{count} excerpts");
 }
 
 /// The help of a command, or of the program itself.
