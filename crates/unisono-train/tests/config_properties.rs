@@ -329,6 +329,7 @@ fn run() -> impl Strategy<Value = RunConfig> {
                     mesh_shape: device.0,
                     enable_ddp: device.1[0],
                     enable_tp: device.1[1],
+                    mesh_graph_descriptor: device.1[0].then(|| "t3k-2x4".to_string()),
                     memory: device.2,
                     workers: device.3,
                 },

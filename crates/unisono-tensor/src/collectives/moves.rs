@@ -217,8 +217,10 @@ pub fn gather(x: &Tensor, dim: isize, root: usize, along: Along) -> Result<Tenso
     let roots = slice(x.device(), index, root)?;
     let mut meta = relabelled(x, group, Placement::Replicate);
     meta.local[dim] *= group.size;
-    let y = Tensor::activation(&roots, meta)?;
+    // The command is one of the whole mesh, and so is the memory; the tensor is what the roots hold of it.
+    let everywhere = Tensor::activation(x.device(), meta.clone())?;
     let (outer, inner) = around(x.local_shape(), dim);
+    let y = Tensor::view(&roots, everywhere.inner.memory.clone(), everywhere.buffer(), meta);
     let command = AllGather {
         axis: group,
         root: Some(root),

@@ -154,6 +154,13 @@ impl Sandbox {
         Done::of(self.command(arguments).output().expect("the program runs"))
     }
 
+    /// The same with some environment variables.
+    pub fn run_with(&self, arguments: &str, variables: &[(&str, &str)]) -> Done {
+        let mut command = self.command(arguments);
+        command.envs(variables.iter().copied());
+        Done::of(command.output().expect("the program runs"))
+    }
+
     /// Runs any command to its end.
     pub fn finish(command: &mut Command) -> Done {
         Done::of(command.output().expect("it runs"))
