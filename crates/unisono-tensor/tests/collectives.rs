@@ -110,6 +110,34 @@ fn gathering_what_was_scattered_gives_it_back() {
 }
 
 #[test]
+fn parts_larger_than_a_tile_are_moved_whole() {
+    let device = open(&[3]);
+    let x = cut(&device, &[2, 3 * 40_001], &[("axis0", 1)]);
+    let values = x.to_vec().expect("values");
+    let whole = all_gather(&x, 1, Along::ALL).expect("it is cut");
+    assert_eq!(shards(&whole)[2], values);
+    assert_eq!(
+        scatter(&whole, 1, Along::ALL)
+            .expect("it divides")
+            .to_vec()
+            .expect("values"),
+        values
+    );
+    assert_eq!(
+        scatter_from(&whole, 1, 2, Along::ALL)
+            .expect("it divides")
+            .to_vec()
+            .expect("values"),
+        values
+    );
+    let tripled = reduce_scatter(&whole, 1, Along::ALL)
+        .expect("it divides")
+        .to_vec()
+        .expect("values");
+    assert_eq!(tripled, values.iter().map(|value| 3.0 * value).collect::<Vec<_>>());
+}
+
+#[test]
 fn reduce_scatter_is_all_reduce_and_own_part() {
     let device = open(&[2, 4]);
     let x = cut(&device, &[8, 8, 3], &[("axis1", 0)]);

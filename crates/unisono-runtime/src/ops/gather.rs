@@ -3,7 +3,7 @@
 //! Source and destination of each are of one kind; what the elements are plays no part.
 
 use super::all_reduce::members;
-use super::{chunk, chunks, row_tiles, tile_rows};
+use super::{chunk, chunks, part_tiles, row_tiles, tile_parts, tile_rows};
 use crate::buffer::BufferRef;
 use crate::command::{Cost, Group, Op};
 use crate::place::Place;
@@ -64,19 +64,20 @@ impl Op for AllGather {
     }
 
     fn tiles(&self) -> usize {
-        row_tiles(self.outer, self.inner * self.axis.size)
+        part_tiles(self.outer, self.inner, self.axis.size)
     }
 
     fn run(&self, place: &Place<'_>, tile: usize, _scratch: &mut Scratch) {
         let width = self.inner * self.axis.size;
         let size = self.from.dtype.bytes();
-        for row in tile_rows(tile, self.outer, width) {
+        for (row, part) in tile_parts(tile, self.outer, self.inner, self.axis.size) {
             for (i, source) in members(self.axis, place.device).enumerate() {
-                let from = &place.u8_on(source, self.from)[size * row * self.inner..size * (row + 1) * self.inner];
+                let first = row * self.inner;
+                let from = &place.u8_on(source, self.from)[size * (first + part.start)..size * (first + part.end)];
                 for (j, device) in members(self.axis, place.device).enumerate() {
                     if self.root.is_none_or(|root| root == j) {
                         place
-                            .write_u8_on(device, self.to, row * width + i * self.inner, self.inner)
+                            .write_u8_on(device, self.to, row * width + i * self.inner + part.start, part.len())
                             .copy_from_slice(from);
                     }
                 }
@@ -122,18 +123,18 @@ impl Op for TakePart {
     }
 
     fn tiles(&self) -> usize {
-        row_tiles(self.outer, self.inner)
+        part_tiles(self.outer, self.inner, 1)
     }
 
     fn run(&self, place: &Place<'_>, tile: usize, _scratch: &mut Scratch) {
         let position = super::position(Some(self.axis), place.device);
         let width = self.inner * self.axis.size;
-        for row in tile_rows(tile, self.outer, self.inner) {
-            let at = row * width + position * self.inner;
-            let size = self.from.dtype.bytes();
+        let size = self.from.dtype.bytes();
+        for (row, part) in tile_parts(tile, self.outer, self.inner, 1) {
+            let at = row * width + position * self.inner + part.start;
             place
-                .write_u8_on(place.device, self.to, row * self.inner, self.inner)
-                .copy_from_slice(&place.u8(self.from)[size * at..size * (at + self.inner)]);
+                .write_u8_on(place.device, self.to, row * self.inner + part.start, part.len())
+                .copy_from_slice(&place.u8(self.from)[size * at..size * (at + part.len())]);
         }
     }
 }
@@ -186,19 +187,19 @@ impl Op for Scatter {
     }
 
     fn tiles(&self) -> usize {
-        row_tiles(self.outer, self.inner * self.axis.size)
+        part_tiles(self.outer, self.inner, self.axis.size)
     }
 
     fn run(&self, place: &Place<'_>, tile: usize, _scratch: &mut Scratch) {
         let width = self.inner * self.axis.size;
         let size = self.from.dtype.bytes();
         let from = place.u8_on(place.device + self.root * self.axis.stride, self.from);
-        for row in tile_rows(tile, self.outer, width) {
+        for (row, part) in tile_parts(tile, self.outer, self.inner, self.axis.size) {
             for (i, device) in members(self.axis, place.device).enumerate() {
-                let at = size * (row * width + i * self.inner);
+                let at = size * (row * width + i * self.inner + part.start);
                 place
-                    .write_u8_on(device, self.to, row * self.inner, self.inner)
-                    .copy_from_slice(&from[at..at + size * self.inner]);
+                    .write_u8_on(device, self.to, row * self.inner + part.start, part.len())
+                    .copy_from_slice(&from[at..at + size * part.len()]);
             }
         }
     }

@@ -64,6 +64,29 @@ pub(crate) fn tile_rows(tile: usize, rows: usize, cols: usize) -> Range<usize> {
     from..(from + each).min(rows)
 }
 
+/// Number of tiles of an operation over `rows` rows in which each of `members` devices has a part of `inner` elements: several rows a
+/// tile, or several tiles a row where a part is large.
+pub(crate) fn part_tiles(rows: usize, inner: usize, members: usize) -> usize {
+    match chunks(inner) {
+        0 | 1 => row_tiles(rows, inner * members),
+        pieces => rows * pieces,
+    }
+}
+
+/// What tile `tile` of such an operation handles: rows, and elements of each part.
+pub(crate) fn tile_parts(
+    tile: usize,
+    rows: usize,
+    inner: usize,
+    members: usize,
+) -> impl Iterator<Item = (usize, Range<usize>)> {
+    let (rows, part) = match chunks(inner) {
+        0 | 1 => (tile_rows(tile, rows, inner * members), 0..inner),
+        pieces => (tile / pieces..tile / pieces + 1, chunk(tile % pieces, inner)),
+    };
+    rows.map(move |row| (row, part.clone()))
+}
+
 /// Columns that one tile of a sum over rows handles.
 const COLUMNS: usize = 96;
 

@@ -1,7 +1,7 @@
 //! Reduce-scatter: every device of a group finishes its own part of a sum.
 
 use super::all_reduce::{Reduction, members};
-use super::{bytes, row_tiles, tile_rows};
+use super::{bytes, part_tiles, tile_parts};
 use crate::buffer::BufferRef;
 use crate::command::{Cost, Group, Op};
 use crate::place::Place;
@@ -65,18 +65,18 @@ impl Op for ReduceScatter {
     }
 
     fn tiles(&self) -> usize {
-        row_tiles(self.outer, self.inner * self.axis.size)
+        part_tiles(self.outer, self.inner, self.axis.size)
     }
 
     fn run(&self, place: &Place<'_>, tile: usize, scratch: &mut Scratch) {
         let width = self.inner * self.axis.size;
-        for row in tile_rows(tile, self.outer, width) {
+        for (row, part) in tile_parts(tile, self.outer, self.inner, self.axis.size) {
             for (i, device) in members(self.axis, place.device).enumerate() {
-                let mut result = scratch.take_result(self.inner);
-                let at = row * width + i * self.inner;
+                let mut result = scratch.take_result(part.len());
+                let at = row * width + i * self.inner + part.start;
                 self.reduction
                     .of(place, self.axis, self.from, self.slot(), at, result.floats(), scratch);
-                let to = place.write_floats_on(device, self.to, row * self.inner, self.inner);
+                let to = place.write_floats_on(device, self.to, row * self.inner + part.start, part.len());
                 cast(scratch.isa(), &*result.floats(), to);
                 scratch.put_result(result);
             }
