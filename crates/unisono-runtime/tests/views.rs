@@ -7,7 +7,12 @@ use common::cuts::some_views;
 use common::program::{Program, Style};
 use common::{Draw, Mix, open, open_with};
 use proptest::prelude::*;
-use unisono_runtime::{Kind, Options, Runtime};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use unisono_kernels::scratch::Scratch;
+use unisono_mesh::Mesh;
+use unisono_runtime::{BufferRef, Command, Cost, Kind, Op, Options, Place, Runtime};
 
 const MESHES: [&[(&str, usize)]; 5] = [
     &[("dp", 2)],
@@ -142,4 +147,75 @@ fn limits_count_on_each_device() {
         "a device would need 4160 bytes, 4096 are allowed: 576 more bytes for data do not fit beside the 3584 in use"
     );
     assert_eq!(all.report().memory.current, 3584);
+}
+
+/// Every tile waits until as many tiles run at the same time as were announced.
+#[derive(Debug)]
+struct Meet {
+    out: BufferRef,
+    expected: usize,
+    here: Arc<AtomicUsize>,
+}
+
+impl Op for Meet {
+    fn name(&self) -> &'static str {
+        "meet"
+    }
+
+    fn reads(&self, _see: &mut dyn FnMut(BufferRef)) {}
+
+    fn writes(&self, see: &mut dyn FnMut(BufferRef)) {
+        see(self.out);
+    }
+
+    fn cost(&self, _mesh: &Mesh) -> Cost {
+        Cost::default()
+    }
+
+    fn tiles(&self) -> usize {
+        1
+    }
+
+    fn run(&self, place: &Place<'_>, _tile: usize, _scratch: &mut Scratch) {
+        self.here.fetch_add(1, Ordering::SeqCst);
+        // A machine with other work may take its time; that the others never come is what fails.
+        let start = Instant::now();
+        while self.here.load(Ordering::SeqCst) < self.expected {
+            if start.elapsed() > Duration::from_secs(20) {
+                return;
+            }
+            std::thread::yield_now();
+        }
+        place.write(self.out, 0, 1)[0] = 1.0;
+    }
+}
+
+#[test]
+fn submeshes_run_at_the_same_time() {
+    let whole = open(&[("rows", 2), ("columns", 2)], 2);
+    let halves: Vec<Runtime> = whole
+        .view()
+        .submeshes(&[2, 1])
+        .expect("they tile")
+        .into_iter()
+        // One device of each half, so that two workers can be in both.
+        .map(|half| half.submesh(&[1, 1], None).expect("inside"))
+        .map(|view| whole.on_view(view).expect("of this system"))
+        .collect();
+    let here = Arc::new(AtomicUsize::new(0));
+    let buffers: Vec<_> = halves
+        .iter()
+        .map(|half| half.alloc(1, Kind::Data).expect("memory"))
+        .collect();
+    for (half, buffer) in halves.iter().zip(&buffers) {
+        half.issue(Command::Custom(Arc::new(Meet {
+            out: buffer.r(),
+            expected: 2,
+            here: here.clone(),
+        })))
+        .expect("no failure");
+    }
+    for (half, buffer) in halves.iter().zip(&buffers) {
+        assert_eq!(half.read_f32(buffer.r(), 0).expect("no failure"), [1.0]);
+    }
 }

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use unisono_kernels::element::Bf16;
+use unisono_tensor::collectives::{Along, Reduction, all_reduce};
 use unisono_tensor::distributed::{
     combine_device_tensors, distribute, get_device_tensors, visualize_mesh_device, visualize_system_mesh,
     visualize_tensor,
@@ -295,7 +296,16 @@ fn what_cannot_be_read_is_said_in_print() {
         text.contains("no values are shown: ") && text.ends_with("(axis0 64, axis1 64)"),
         "{text}"
     );
-    // Opens, places and draws: summarised.
+    let sum = all_reduce(&t, Reduction::Sum, Along::axis(0)).expect("floats");
+    assert_eq!(sum.placements(), [Placement::Replicate, Placement::Shard(1)]);
+    assert_eq!(
+        (
+            device.runtime().traffic()[0].devices,
+            device.runtime().traffic()[0].groups
+        ),
+        (64, 64)
+    );
+    // Opens, places, reduces and draws: summarised.
     let drawn = visualize_tensor(&t, 100).expect("drawn").plain();
     assert!(drawn.len() < 20_000, "{} characters", drawn.len());
     assert!(visualize_mesh_device(&device, 100).plain().len() < 20_000);
