@@ -27,11 +27,11 @@ def rank(index, world, port, sizes, results):
     torch.distributed.init_process_group("gloo", rank=index, world_size=world)
     found = []
     for size in sizes:
-        elements = -(-(size // 4) // world) * world
-        whole, part = torch.ones(elements), torch.ones(elements // world)
+        part = torch.ones(-(-(size // 4) // world))
+        whole, gathered = torch.ones(size // 4), torch.ones(part.numel() * world)
         works = {
             "all-reduce": lambda: torch.distributed.all_reduce(whole),
-            "all-gather": lambda: torch.distributed.all_gather(list(whole.chunk(world)), part),
+            "all-gather": lambda: torch.distributed.all_gather(list(gathered.chunk(world)), part),
         }
         for name, work in works.items():
             seconds = []
@@ -45,7 +45,7 @@ def rank(index, world, port, sizes, results):
             slowest = torch.tensor(seconds)
             torch.distributed.all_reduce(slowest, op=torch.distributed.ReduceOp.MAX)
             median = statistics.median(slowest.tolist())
-            found.append({"collective": name, "devices": world, "bytes": 4 * elements, "microseconds": 1e6 * median})
+            found.append({"collective": name, "devices": world, "bytes": size, "microseconds": 1e6 * median})
     if index == 0:
         results.put(found)
     torch.distributed.destroy_process_group()

@@ -29,12 +29,13 @@ int main(int count, char **arguments) {
   MPI_Comm_size(MPI_COMM_WORLD, &world);
   if (rank == 0) printf("[");
   for (int i = 1; i < count; i++) {
-    long size = atol(arguments[i]), part = (size / 4 + world - 1) / world, elements = part * world;
+    long size = atol(arguments[i]), part = (size / 4 + world - 1) / world;
     int samples = samples_of(size);
-    float *whole = allocated(4 * elements), *own = allocated(4 * part);
+    float *whole = allocated(4 * part * world), *own = allocated(4 * part);
     double *seconds = allocated(sizeof(double) * samples), *slowest = allocated(sizeof(double) * samples);
     for (long j = 0; j < part; j++) own[j] = 1;
     for (int gathers = 0; gathers < 2; gathers++) {
+      long elements = gathers ? part * world : size / 4;
       for (int sample = -3; sample < samples; sample++) {
         for (long j = 0; j < elements; j++) whole[j] = 1;
         MPI_Barrier(MPI_COMM_WORLD);
@@ -50,7 +51,7 @@ int main(int count, char **arguments) {
       qsort(slowest, samples, sizeof(double), ascending);
       if (rank == 0)
         printf("%s{\"collective\": \"%s\", \"devices\": %d, \"bytes\": %ld, \"microseconds\": %.3f}", printed++ ? ", " : "",
-               gathers ? "all-gather" : "all-reduce", world, 4 * elements, 1e6 * slowest[samples / 2]);
+               gathers ? "all-gather" : "all-reduce", world, size, 1e6 * slowest[samples / 2]);
     }
     free(whole), free(own), free(seconds), free(slowest);
   }

@@ -34,13 +34,26 @@ pub struct AtomicFile {
 }
 
 impl AtomicFile {
-    /// Opens a temporary file beside `path`, whose directory must exist.
+    /// Opens a temporary file beside `path`, whose directory must exist. Where `path` is a link, the file that it leads to is meant.
     ///
     /// # Errors
-    /// [`DataError::Write`].
+    /// [`DataError::Write`], also where `path` is there and is no regular file: a device or a pipe would be replaced by a file.
     pub fn create(path: &Path) -> Result<Self, DataError> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let failed = |error: io::Error| DataError::write(path, &error);
+        let leads_to = match fs::symlink_metadata(path) {
+            Ok(there) if there.is_symlink() => fs::canonicalize(path).map_err(failed)?,
+            _ => path.to_path_buf(),
+        };
+        if fs::metadata(&leads_to).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
+            return Err(failed(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "it is no regular file, and would be replaced by one; name a file",
+            )));
+        }
+        let shown = path;
+        let failed = |error: io::Error| DataError::write(shown, &error);
+        let path = leads_to.as_path();
         let Some(name) = path.file_name() else {
             return Err(failed(io::Error::new(
                 io::ErrorKind::InvalidInput,

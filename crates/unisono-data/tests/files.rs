@@ -157,3 +157,24 @@ fn an_empty_path_is_named() {
         assert!(!text.contains("read :"), "{text}");
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn a_link_keeps_leading_there_and_a_device_is_never_replaced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+    std::fs::write(&file, "old").expect("written");
+    std::os::unix::fs::symlink(&file, &link).expect("a link");
+    let mut writer = AtomicFile::create(&link).expect("opened");
+    writer.write_all(b"new").expect("written");
+    writer.commit().expect("committed");
+    assert!(link.is_symlink());
+    assert_eq!(std::fs::read_to_string(&file).expect("read"), "new");
+    let error = AtomicFile::create(std::path::Path::new("/dev/null"))
+        .expect_err("a device")
+        .to_string();
+    assert!(
+        error.contains("/dev/null") && error.contains("no regular file"),
+        "{error}"
+    );
+}

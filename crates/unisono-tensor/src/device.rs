@@ -253,9 +253,25 @@ impl MeshDevice {
         *self.inner.links.borrow_mut() = links;
     }
 
-    /// The links as last set.
+    /// The links as last set; on a part of the mesh an axis ends in a wrap only where it is a whole axis of that.
     pub fn links(&self) -> Links {
-        self.inner.links.borrow().clone()
+        let mut links = self.inner.links.borrow().clone();
+        let view = self.view();
+        if view.is_whole() || links.rings.is_empty() {
+            return links;
+        }
+        let (here, system) = (view.shape(), view.system_shape());
+        let (strides, of_system) = (here.strides(), system.strides());
+        let devices = view.devices();
+        let is_whole_axis = |axis: usize| {
+            let same = here.num_axes() == system.num_axes() && here.sizes()[axis] == system.sizes()[axis];
+            let second = devices.get(strides.get(axis).copied().unwrap_or(0));
+            same && here.sizes()[axis] > 1 && second == Some(&(devices[0] + of_system[axis]))
+        };
+        links.rings = (0..here.num_axes())
+            .map(|axis| is_whole_axis(axis) && links.rings.get(axis) == Some(&true))
+            .collect();
+        links
     }
 
     /// What was noticed since this was last called: collectives that had nothing to do, rings that are lines. Each is said once.

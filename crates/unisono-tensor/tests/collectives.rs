@@ -374,6 +374,26 @@ fn links_and_rings_are_those_of_the_descriptor() {
 }
 
 #[test]
+fn a_part_of_a_ring_is_a_line() {
+    let device = open(&[2, 4]);
+    device.set_links(Links {
+        channels: Some(1),
+        rings: vec![false, true],
+    });
+    let rings = |device: &MeshDevice| device.links().rings;
+    assert_eq!(
+        rings(&device.create_submesh(&[1, 4], Some(&[1, 0])).expect("inside")),
+        [false, true]
+    );
+    assert_eq!(
+        rings(&device.create_submesh(&[2, 2], None).expect("inside")),
+        [false, false]
+    );
+    assert_eq!(rings(&device.reshape(&[1, 8]).expect("a line")), [false, false]);
+    assert_eq!(rings(&device.reshape(&[4, 2]).expect("turned")), [false, false]);
+}
+
+#[test]
 fn misuse_is_an_error_in_words() {
     let device = open(&[2, 2]);
     let x = cut(&device, &[4, 4], &[("axis0", 0)]);

@@ -336,7 +336,7 @@ pub struct InitArgs {
 /// Options of `bench`.
 #[derive(Args)]
 pub struct BenchArgs {
-    /// Measure only the kernels whose name contains this
+    /// Measure only the kernels whose name contains this; `collectives` measures all-reduce and all-gather between devices
     pub filter: Option<String>,
     /// Threads: 1 and all cores are measured if not given
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = threads)]

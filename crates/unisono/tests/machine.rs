@@ -74,6 +74,9 @@ fn the_environment_goes_before_the_configuration() {
         .ended(0);
     s.run_with("check -c run.yaml", &[("TT_MESH_GRAPH_DESC_PATH", "")])
         .ended(2);
+    s.run_with("check -c run.yaml", &[("TT_MESH_GRAPH_DESC_PATH", "nowhere.textproto")])
+        .ended(2)
+        .tells(&["TT_MESH_GRAPH_DESC_PATH=nowhere.textproto: "]);
 }
 
 #[test]
@@ -90,6 +93,28 @@ fn a_job_keeps_to_its_visible_devices() {
     run("", "0,900000")
         .ended(2)
         .tells(&["UNISONO_VISIBLE_DEVICES", "900000"]);
+    s.run_with("check -c run.yaml", &[("TT_VISIBLE_DEVICES", "0")])
+        .ended(2)
+        .tells(&["TT_VISIBLE_DEVICES is \"0\""]);
     let one = "--out one --set device_config.mesh_shape=[1,1] --set device_config.enable_ddp=false";
     run(one, "0").ended(0).says(&["1 worker on 1 core"]);
+}
+
+#[test]
+fn a_board_of_a_machine_brings_all_its_devices() {
+    let s = sandbox(&with_mesh("[1, 2]", ""));
+    let on = |machine: &str, visible: &str, options: &str| {
+        let variables = [("TT_VISIBLE_DEVICES", visible), ("TT_MESH_GRAPH_DESC_PATH", machine)];
+        s.run_with(&format!("check -c run.yaml {options}"), &variables)
+    };
+    on("n300", "0", "").ended(0);
+    on("n300", "1", "").ended(2).tells(&["TT_VISIBLE_DEVICES", "0"]);
+    let square = "--set device_config.mesh_shape=[4,1]";
+    on("t3k-2x4", "0,1,2,3", square).ended(0);
+    on("t3k-2x4", "0,1,2", square)
+        .ended(2)
+        .tells(&["takes device 3", "hides", "[0, 4, 1, 5, 2, 6]"]);
+    on("t3k-2x4", "0", square)
+        .ended(2)
+        .tells(&["needs 4 devices and 2 of 8 are visible"]);
 }

@@ -291,7 +291,9 @@ pub fn shift(x: &Tensor, by: isize, along: Along) -> Result<Tensor> {
         to: y.buffer(),
     };
     along.issue(op, x.device(), command)?;
-    Ok(y.record(op, &[x], move |dy| Ok(vec![Some(shift(dy, -by, along)?)])))
+    // Below the number of devices, which an isize holds.
+    let back = -(forward as isize);
+    Ok(y.record(op, &[x], move |dy| Ok(vec![Some(shift(dy, back, along)?)])))
 }
 
 /// The receiver's shard becomes the sender's; every other device keeps its own. With equal coordinates it is a copy. No gradient

@@ -33,7 +33,7 @@ mod yaml;
 pub use collect::Source;
 pub use error::{ConfigErrors, Note, Place, Problem};
 pub use files::Environment;
-pub use load::{Loaded, load, load_saved, load_text};
+pub use load::{DESCRIPTOR, Loaded, load, load_saved, load_text};
 pub use mesh_flag::mesh_overrides;
 pub use presets::{PRESETS, preset};
 pub use reference::{reference_markdown, schema};

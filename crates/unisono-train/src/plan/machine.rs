@@ -24,13 +24,16 @@ pub(super) fn selected(loaded: &Loaded) -> Result<Option<Selection>, String> {
             ..Wish::default()
         },
     };
-    select(&shape, wish).map(Some).map_err(|error| error.to_string())
+    select(&shape, wish).map(Some).map_err(|error| match by {
+        NamedBy::Environment => format!("{}={}: {error}", crate::config::DESCRIPTOR, name.unwrap_or_default()),
+        _ => error.to_string(),
+    })
 }
 
-/// The key at which a mesh that does not fit is to be mended: that of the descriptor where the file names it.
-pub(super) fn written_at(loaded: &Loaded) -> &'static str {
+/// The key at which a mesh that does not fit is to be mended; none where the environment names the machine.
+pub(super) fn written_at(loaded: &Loaded) -> Option<&'static str> {
     match &loaded.descriptor {
-        Some((NamedBy::Configuration, _)) => "device_config.mesh_graph_descriptor",
-        _ => "device_config.mesh_shape",
+        Some((NamedBy::Environment, _)) => None,
+        _ => Some("device_config.mesh_graph_descriptor"),
     }
 }

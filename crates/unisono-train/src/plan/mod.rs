@@ -162,7 +162,10 @@ fn layout(loaded: &Loaded, dataset: Option<&Result<Dataset, TrainError>>) -> (Op
     let machine = match machine::selected(loaded) {
         Ok(machine) => machine,
         Err(message) => {
-            problems.push(at(machine::written_at(loaded), message));
+            problems.push(PlanProblem {
+                place: machine::written_at(loaded).and_then(|key| loaded.place(key)).cloned(),
+                message,
+            });
             None
         }
     };

@@ -1,5 +1,6 @@
 //! `unisono check`: the plan of a run, or everything that is wrong with it. Nothing is run.
 
+use super::system::System;
 use super::{DONE, setup};
 use crate::cli::CheckArgs;
 use crate::context::Context;
@@ -25,6 +26,7 @@ pub fn run(args: &CheckArgs, context: &Context) -> Result<u8, Failure> {
     setup::tell_notes(&loaded, context);
     let other = args.against.as_deref().map(|path| other(path, context)).transpose()?;
     let (plan, dataset) = setup::plan_elsewhere(&loaded)?;
+    System::of(&plan.mesh, plan.machine.as_ref(), context)?;
     let header = Header {
         config: &loaded.config,
         plan: &plan,

@@ -110,6 +110,9 @@ pub enum ReductionName {
     Min,
 }
 
+/// The most devices that are explained.
+const MOST_DEVICES: usize = 4096;
+
 /// See the module.
 ///
 /// # Errors
@@ -138,6 +141,12 @@ pub fn run(args: &ExplainArgs, context: &Context) -> Result<u8, Failure> {
         TopologyName::Ring => Topology::Ring,
         TopologyName::Linear => Topology::Linear,
     });
+    let devices = mesh.iter().fold(1usize, |all, size| all.saturating_mul(*size));
+    if devices > MOST_DEVICES {
+        return Err(Failure::input(format!(
+            "--mesh has {devices} devices; up to {MOST_DEVICES} are explained: what holds for more is in the closed forms"
+        )));
+    }
     let group = Group::of(mesh, args.cluster_axis, topology, machine).map_err(Failure::input)?;
     if let Some(channels) = group.channels {
         check_links(args.links, channels).map_err(Failure::input)?;

@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::exit::Failure;
-use unisono_mesh::descriptor::{DimType, Fit, Selection};
+use unisono_mesh::descriptor::{Architecture, DimType, Fit, Selection};
 use unisono_mesh::visible::{TT, TT_OLD, UNISONO, Variables, core_shares, visible};
 use unisono_mesh::{Mesh, MeshView};
 use unisono_runtime::machine;
@@ -44,28 +44,65 @@ impl System {
                 links,
             });
         }
-        let cpus = machine::allowed_cpus();
-        let total = machine::cores().max(1);
-        let boards: Vec<Vec<usize>> = (0..total).map(|device| vec![device]).collect();
+        let name = if variables.unisono.is_some() { UNISONO } else { TT };
+        let boards = match machine {
+            Some(selection) => boards(selection),
+            None => (0..machine::cores().max(1)).map(|device| vec![device]).collect(),
+        };
+        let total = boards.iter().map(Vec::len).sum();
         let found = visible(variables, &boards, &[]).map_err(Failure::input)?;
         found.notes.iter().for_each(|note| context.out.warn(note));
-        let Some(ids) = found.devices.get(..needed) else {
-            return Err(Failure::input(format!(
-                "the mesh {} needs {needed} devices and {} of {total} are visible; name more of them in {UNISONO}, unset it, or use \
-             a smaller mesh",
+        let too_few = || {
+            Failure::input(format!(
+                "the mesh {} needs {needed} devices and {} of {total} are visible: {name} is {:?}; name more of them there, unset it, \
+                 or use a smaller mesh",
                 mesh.describe(),
-                found.devices.len()
-            )));
+                found.devices.len(),
+                variables.unisono.or(variables.tt).unwrap_or_default()
+            ))
         };
-        let shares = core_shares(&cpus, total, ids);
+        let ids = match devices {
+            // The machine's own order: what the mesh takes of it must be visible.
+            Some(devices) => match devices.iter().find(|device| !found.devices.contains(device)) {
+                None => devices,
+                Some(_) if found.devices.len() < needed => return Err(too_few()),
+                Some(hidden) => {
+                    return Err(Failure::input(format!(
+                        "the mesh {} takes device {hidden} of the machine, which {name} hides: visible are {:?}; name its board too, or \
+                         use a mesh that lies on these",
+                        mesh.describe(),
+                        found.devices
+                    )));
+                }
+            },
+            None => found.devices.get(..needed).ok_or_else(too_few)?.to_vec(),
+        };
+        let shares = core_shares(&machine::allowed_cpus(), total, &ids);
         if let Some(shared) = &shares.shared {
             context.out.warn(shared);
         }
         machine::restrict(&shares.cores.concat());
         Ok(System {
-            view: MeshView::with_ids(mesh.clone(), ids.to_vec()).map_err(Failure::input)?,
+            view: MeshView::with_ids(mesh.clone(), ids).map_err(Failure::input)?,
             links,
         })
+    }
+}
+
+/// The devices of each board of a machine. Boards of an N300 and a T3000 (Wormhole, up to eight devices) hold two: one with a bus
+/// address and one that is reached through it, its neighbour across the shorter axis or, on a line, the device as far from the
+/// other end. Of every other machine each device is a board.
+fn boards(selection: &Selection) -> Vec<Vec<usize>> {
+    let machine = &selection.checked.machine;
+    let total = machine.num_devices();
+    let block = &machine.blocks[selection.block];
+    let sizes = block.shape.sizes();
+    let pairs = block.arch == Architecture::WormholeB0 && total <= 8 && total == block.shape.num_devices();
+    match *sizes {
+        [1, n] | [n, 1] if pairs && n % 2 == 0 => (0..n / 2).map(|i| vec![i, n - 1 - i]).collect(),
+        [2, cols] if pairs => (0..cols).map(|i| vec![i, i + cols]).collect(),
+        [rows, 2] if pairs => (0..rows).map(|i| vec![2 * i, 2 * i + 1]).collect(),
+        _ => (0..total).map(|device| vec![device]).collect(),
     }
 }
 

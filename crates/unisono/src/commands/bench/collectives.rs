@@ -2,7 +2,7 @@
 //!
 //! A sample begins when the devices have nothing to do and are awake, and ends when the host knows that all have the result. That is
 //! what a process of Gloo or MPI measures between two barriers. An all-reduce works in place, as theirs do; the size of an
-//! all-gather is that of its result.
+//! all-gather is that of its result, of which each device brings 4 bytes at least.
 
 use super::{median, processor};
 use crate::cli::BenchArgs;
@@ -56,10 +56,8 @@ pub fn run(args: &BenchArgs, context: &Context) -> std::result::Result<u8, Failu
         };
         let device = setup::opened(Mesh::new(&[("dp", devices)]).map_err(Failure::input)?, options)?;
         for (bytes, samples) in SIZES {
-            // The parts of an all-gather must be equal.
-            let elements = (bytes / 4).next_multiple_of(devices);
             for collective in ["all-reduce", "all-gather"] {
-                let row = measure(device.runtime(), collective, elements, samples)?;
+                let row = measure(device.runtime(), collective, bytes, samples)?;
                 out.result(format!(
                     "  {collective} over {devices} devices, {:>10} B {:>12.1} µs (least {:.1}) {:>8.2} GB/s",
                     row.bytes, row.microseconds, row.least_microseconds, row.gbytes_per_s
@@ -77,10 +75,15 @@ pub fn run(args: &BenchArgs, context: &Context) -> std::result::Result<u8, Failu
     DONE
 }
 
-fn measure(runtime: &Runtime, collective: &'static str, elements: usize, samples: usize) -> Result<Row> {
+fn measure(runtime: &Runtime, collective: &'static str, bytes: usize, samples: usize) -> Result<Row> {
     let axis = runtime.mesh().axis_at(0)?;
+    let elements = match collective {
+        // Its parts are equal.
+        "all-gather" => (bytes / 4).next_multiple_of(axis.size),
+        _ => bytes / 4,
+    };
     let whole = runtime.alloc(elements, Kind::Data)?;
-    let part = runtime.alloc(elements / axis.size, Kind::Data)?;
+    let part = runtime.alloc(elements.div_ceil(axis.size), Kind::Data)?;
     for buffer in [whole.r(), part.r()] {
         runtime.issue(Fill { to: buffer, value: 1.0 })?;
     }
@@ -125,7 +128,7 @@ fn measure(runtime: &Runtime, collective: &'static str, elements: usize, samples
     Ok(Row {
         collective,
         devices: axis.size,
-        bytes: 4 * elements,
+        bytes,
         microseconds: 1e6 * middle,
         least_microseconds: 1e6 * least,
         gbytes_per_s: 4.0 * elements as f64 / middle / 1e9,
