@@ -188,7 +188,10 @@ fn what_cannot_be_explained_is_refused_in_words() {
             "rows and columns are needed, for example 1x4",
         ),
         ("explain all-reduce --mesh 0x4", "size 0"),
-        ("explain all-reduce --mesh 1x99999999", "more than 65536 devices"),
+        (
+            "explain all-reduce --mesh 1x99999999",
+            "--mesh has 99999999 devices; up to 4096 are explained",
+        ),
         (
             "explain all-to-all --mesh 1x4 --algorithm tree",
             "all-to-all has no tree algorithm; it has canonical",

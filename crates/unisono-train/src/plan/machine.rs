@@ -13,19 +13,18 @@ pub(super) fn selected(loaded: &Loaded) -> Result<Option<Selection>, String> {
         return Ok(None);
     };
     let shape = MeshShape::new(&loaded.config.device.mesh_shape).map_err(|error| error.to_string())?;
-    let name = Some(name.as_str());
     let wish = match by {
         NamedBy::Environment => Wish {
-            environment: name,
+            environment: Some(name),
             ..Wish::default()
         },
         _ => Wish {
-            configured: name,
+            configured: Some(name),
             ..Wish::default()
         },
     };
     select(&shape, wish).map(Some).map_err(|error| match by {
-        NamedBy::Environment => format!("{}={}: {error}", crate::config::DESCRIPTOR, name.unwrap_or_default()),
+        NamedBy::Environment => format!("{}={}: {error}", crate::config::DESCRIPTOR, name),
         _ => error.to_string(),
     })
 }
