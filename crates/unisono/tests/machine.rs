@@ -65,6 +65,18 @@ fn a_mesh_that_the_machine_cannot_hold_is_refused_with_both_numbers() {
 }
 
 #[test]
+fn where_no_machine_is_named_one_that_would_hold_the_mesh_is_told() {
+    let s = sandbox(&with_mesh("[1, 4]", ""));
+    s.run("check -c run.yaml")
+        .ended(0)
+        .says(&["none named: [1, 4] would lie on "]);
+    // Any shape runs all the same.
+    let many = "--set training_config.batch_size=130 --set device_config.mesh_shape=[1,130]";
+    let told = s.run(&format!("check -c run.yaml {many}")).ended(0);
+    assert!(!told.out.contains("would lie on"), "{}", told.out);
+}
+
+#[test]
 fn the_environment_goes_before_the_configuration() {
     let s = sandbox(&with_mesh("[1, 4]", "  mesh_graph_descriptor: small.textproto\n"));
     s.write("small.textproto", &descriptor("1, 2"));

@@ -10,7 +10,10 @@ use crate::output::differences::Differences;
 use crate::output::header::Header;
 use serde_json::json;
 use std::path::Path;
+use unisono_mesh::MeshShape;
+use unisono_mesh::descriptor::{Wish, select};
 use unisono_runtime::machine::cores;
+use unisono_train::Plan;
 use unisono_train::config::Loaded;
 
 /// See the module.
@@ -39,6 +42,9 @@ pub fn run(args: &CheckArgs, context: &Context) -> Result<u8, Failure> {
         trigram: dataset.trigram_loss()?,
     };
     header.print(out);
+    if let Some(line) = machine_for(&plan) {
+        out.say(line);
+    }
     let mut differences = None;
     if let (Some(other), Some(path)) = (other, &args.against) {
         let found = Differences::of(&other.config, &loaded.config);
@@ -52,6 +58,22 @@ pub fn run(args: &CheckArgs, context: &Context) -> Result<u8, Failure> {
     }
     out.json(&json!({"plan": header.json(), "differences": differences}));
     DONE
+}
+
+/// Where no machine is named: a built-in one that would hold the mesh. Nothing depends on it, since the devices of a CPU take any
+/// shape.
+fn machine_for(plan: &Plan) -> Option<String> {
+    if plan.machine.is_some() || plan.mesh.num_devices() == 1 {
+        return None;
+    }
+    let shape = MeshShape::new(plan.mesh.physical_shape()).ok()?;
+    let found = select(&shape, Wish::default()).ok()?;
+    Some(format!(
+        "machine    none named: {shape} would lie on {}, {} ({} devices); device_config.mesh_graph_descriptor holds a run to a machine",
+        found.checked.file,
+        found.fit.name(),
+        found.checked.machine.num_devices()
+    ))
 }
 
 /// The configuration to compare with: a run's own, or a YAML file.
