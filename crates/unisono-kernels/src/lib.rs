@@ -29,3 +29,4 @@ pub mod rope;
 pub mod scratch;
 pub mod simd;
 pub mod softmax;
+pub mod stream;

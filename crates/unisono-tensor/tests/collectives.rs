@@ -130,6 +130,11 @@ fn parts_larger_than_a_tile_are_moved_whole() {
             .expect("values"),
         values
     );
+    // Beyond what goes through the caches.
+    let large = cut(&device, &[3 * 700_001], &[("axis0", 0)]);
+    let all = large.to_vec().expect("values");
+    let gathered = all_gather(&large, 0, Along::ALL).expect("it is cut");
+    assert!(shards(&gathered).iter().all(|shard| *shard == all));
     let tripled = reduce_scatter(&whole, 1, Along::ALL)
         .expect("it divides")
         .to_vec()

@@ -8,8 +8,12 @@ use crate::buffer::BufferRef;
 use crate::command::{Cost, Group, Op};
 use crate::place::Place;
 use unisono_kernels::scratch::Scratch;
+use unisono_kernels::stream;
 use unisono_mesh::schedule::Collective;
 use unisono_mesh::{AxisHandle, Mesh};
+
+/// Results of this many bytes on each device go past the caches, which do not hold them.
+const STREAMED: u64 = 8 << 20;
 
 /// `to[o][i][..] = member i's from[o][..]`: a dimension grows by the number of devices on the axis, in axis order.
 #[derive(Clone, Debug)]
@@ -67,18 +71,22 @@ impl Op for AllGather {
         part_tiles(self.outer, self.inner, self.axis.size)
     }
 
-    fn run(&self, place: &Place<'_>, tile: usize, _scratch: &mut Scratch) {
+    fn run(&self, place: &Place<'_>, tile: usize, scratch: &mut Scratch) {
         let width = self.inner * self.axis.size;
         let size = self.from.dtype.bytes();
+        let streams = self.to.bytes() >= STREAMED;
         for (row, part) in tile_parts(tile, self.outer, self.inner, self.axis.size) {
             for (i, source) in members(self.axis, place.device).enumerate() {
                 let first = row * self.inner;
                 let from = &place.u8_on(source, self.from)[size * (first + part.start)..size * (first + part.end)];
                 for (j, device) in members(self.axis, place.device).enumerate() {
                     if self.root.is_none_or(|root| root == j) {
-                        place
-                            .write_u8_on(device, self.to, row * width + i * self.inner + part.start, part.len())
-                            .copy_from_slice(from);
+                        let to =
+                            place.write_u8_on(device, self.to, row * width + i * self.inner + part.start, part.len());
+                        match streams {
+                            true => stream::copy(scratch.isa(), to, from),
+                            false => to.copy_from_slice(from),
+                        }
                     }
                 }
             }
