@@ -41,26 +41,23 @@ impl AtomicFile {
     pub fn create(path: &Path) -> Result<Self, DataError> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let failed = |error: io::Error| DataError::write(path, &error);
-        let leads_to = match fs::symlink_metadata(path) {
-            Ok(there) if there.is_symlink() => fs::canonicalize(path).map_err(failed)?,
-            _ => path.to_path_buf(),
+        let target = match path.is_symlink() {
+            true => fs::canonicalize(path).map_err(failed)?,
+            false => path.to_path_buf(),
         };
-        if fs::metadata(&leads_to).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
+        if fs::metadata(&target).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
             return Err(failed(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "it is no regular file, and would be replaced by one; name a file",
             )));
         }
-        let shown = path;
-        let failed = |error: io::Error| DataError::write(shown, &error);
-        let path = leads_to.as_path();
-        let Some(name) = path.file_name() else {
+        let Some(name) = target.file_name() else {
             return Err(failed(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "the path names no file",
             )));
         };
-        if path.is_dir() {
+        if target.is_dir() {
             return Err(failed(io::ErrorKind::IsADirectory.into()));
         }
         // A number that is taken belongs to a process of the same id that was killed; the next one will do.
@@ -75,11 +72,11 @@ impl AtomicFile {
             if name.len() < 200 {
                 temporary.push(name);
             }
-            let temporary = path.with_file_name(temporary);
+            let temporary = target.with_file_name(temporary);
             match OpenOptions::new().write(true).create_new(true).open(&temporary) {
                 Ok(file) => {
                     return Ok(Self {
-                        target: path.to_path_buf(),
+                        target,
                         temporary,
                         writer: Some(BufWriter::with_capacity(1 << 18, file)),
                         hasher: blake3::Hasher::new(),

@@ -1,6 +1,7 @@
 //! How the parts that the devices of a mesh hold are put together: what a composer decides before any value moves.
 
-use crate::distribution::{counted, dim_of, refuse};
+use crate::distribution::{dim_of, refuse};
+use crate::draw::counted;
 use crate::{MeshError, MeshShape, Over, devices_of};
 
 /// How parts are put together: for each axis of what it is laid over, the tensor dim along which the parts are joined.

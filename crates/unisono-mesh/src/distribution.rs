@@ -3,6 +3,7 @@
 //! The rules are those of TT-NN's mesh mappers. A mapper has one [`MapPlacement`] per axis of the *distribution*: the mesh
 //! itself, or another shape laid over it. Cutting happens first; then the pieces are copied along the replicated axes.
 
+use crate::draw::counted;
 use crate::{MeshCoordinate, MeshError, MeshShape, Placement};
 use std::ops::Range;
 
@@ -370,13 +371,4 @@ fn sizes_that_work(size: usize, devices: usize) -> String {
 
 pub(crate) fn refuse(what: String) -> MeshError {
     MeshError::Distribution { what }
-}
-
-/// "1 axis", "2 axes", "3 dims".
-pub(crate) fn counted(n: usize, what: &str) -> String {
-    match (n, what) {
-        (1, _) => format!("1 {what}"),
-        (_, "axis") => format!("{n} axes"),
-        _ => format!("{n} {what}s"),
-    }
 }

@@ -1,6 +1,7 @@
 //! From one placement of a tensor to another: the sequence of collectives that sends least.
 
-use crate::distribution::{counted, refuse};
+use crate::distribution::refuse;
+use crate::draw::counted;
 use crate::{Mesh, MeshError, Placement};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};

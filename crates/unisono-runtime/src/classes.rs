@@ -9,14 +9,14 @@ use crate::buffer::Kind;
 use crate::pool::{Block, Pool};
 use crate::report::{MemoryReport, Phase};
 use crate::view::View;
-use std::collections::HashMap;
 
 /// The classes, and of which of them each view consists.
 pub(crate) struct Classes {
     classes: Vec<Class>,
     /// The class of each device; empty while there is only one.
     of_device: Vec<usize>,
-    views: HashMap<u32, Vec<usize>>,
+    /// By the number of the view; nothing for one that has had no buffer yet.
+    views: Vec<Vec<usize>>,
 }
 
 #[derive(Clone)]
@@ -34,19 +34,23 @@ impl Classes {
                 memory: MemoryReport::default(),
             }],
             of_device: Vec::new(),
-            views: HashMap::new(),
+            views: Vec::new(),
         }
     }
 
     /// Makes sure that the view consists of whole classes.
     pub(crate) fn enter_view(&mut self, view: &View) {
-        if self.views.contains_key(&view.id) {
+        let id = view.id as usize;
+        if self.views.len() <= id {
+            self.views.resize(id + 1, Vec::new());
+        }
+        if !self.views[id].is_empty() {
             return;
         }
         let mesh_view = view.mesh_view();
         let devices = mesh_view.system_shape().num_devices();
         if self.classes.len() == 1 && mesh_view.num_devices() == devices {
-            self.views.insert(view.id, vec![0]);
+            self.views[id] = vec![0];
             return;
         }
         if self.of_device.is_empty() {
@@ -70,16 +74,16 @@ impl Classes {
             for device in outside {
                 self.of_device[device] = split_off;
             }
-            for classes in self.views.values_mut().filter(|classes| classes.contains(&class)) {
+            for classes in self.views.iter_mut().filter(|classes| classes.contains(&class)) {
                 classes.push(split_off);
             }
         }
-        self.views.insert(view.id, own);
+        self.views[id] = own;
     }
 
     /// The most bytes in use on a device of the view.
     pub(crate) fn in_use(&self, view: u32) -> u64 {
-        let classes = self.views[&view].iter();
+        let classes = self.views[view as usize].iter();
         classes
             .map(|class| self.classes[*class].memory.current)
             .max()
@@ -88,7 +92,7 @@ impl Classes {
 
     /// A block that is free on all devices of the view.
     pub(crate) fn take(&mut self, view: u32, words: usize) -> Option<Block> {
-        match self.views[&view].as_slice() {
+        match self.views[view as usize].as_slice() {
             [class] => self.classes[*class].pool.take(words),
             several => {
                 let mut pools: Vec<&mut Pool> = self
@@ -105,14 +109,14 @@ impl Classes {
 
     /// Takes a block of the view back.
     pub(crate) fn give(&mut self, view: u32, block: Block) {
-        for class in &self.views[&view] {
+        for class in &self.views[view as usize] {
             self.classes[*class].pool.give(block);
         }
     }
 
     /// Counts a block of `bytes` as in use.
     pub(crate) fn count(&mut self, view: u32, kind: Kind, bytes: u64, phase: Phase) {
-        for class in &self.views[&view] {
+        for class in &self.views[view as usize] {
             let memory = &mut self.classes[*class].memory;
             let kind = kind as usize;
             memory.current += bytes;
@@ -128,7 +132,7 @@ impl Classes {
 
     /// Counts a block as no longer in use.
     pub(crate) fn uncount(&mut self, view: u32, kind: Kind, bytes: u64) {
-        for class in &self.views[&view] {
+        for class in &self.views[view as usize] {
             let memory = &mut self.classes[*class].memory;
             memory.current -= bytes;
             memory.current_by_kind[kind as usize] -= bytes;

@@ -288,10 +288,6 @@ impl Runtime {
     /// # Errors
     /// As [`Runtime::read_later`].
     pub fn read_later_into(&self, from: BufferRef, device: usize, room: Vec<f32>) -> Result<Pending, RuntimeError> {
-        let devices = self.mesh().num_devices();
-        if device >= devices {
-            return Err(RuntimeError::NoDevice { device, devices });
-        }
         self.fetch(Download::new(from, device, room))
     }
 
@@ -300,17 +296,16 @@ impl Runtime {
     /// # Errors
     /// As [`Runtime::read_later`] and [`Pending::wait`].
     pub fn read_bytes(&self, from: BufferRef, device: usize) -> Result<Vec<u8>, RuntimeError> {
-        let devices = self.mesh().num_devices();
-        if device >= devices {
-            return Err(RuntimeError::NoDevice { device, devices });
-        }
         let pending = self.fetch(Download::raw(from, device))?;
         self.host().wait(pending.goal)?;
         Ok(pending.download.take_bytes())
     }
 
     fn fetch(&self, download: Download) -> Result<Pending, RuntimeError> {
-        let device = download.device;
+        let (device, devices) = (download.device, self.mesh().num_devices());
+        if device >= devices {
+            return Err(RuntimeError::NoDevice { device, devices });
+        }
         self.push(Queue::Transfer, Task::Download(download.clone()))?;
         if self.inner.backend == Backend::Null {
             return Err(RuntimeError::NoValues);

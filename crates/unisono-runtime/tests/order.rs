@@ -3,7 +3,7 @@
 mod common;
 
 use common::program::{Program, Style};
-use common::{Draw, Mix, open_with};
+use common::{Draw, Mix, for_a_minute, open_with};
 use proptest::prelude::*;
 use unisono_runtime::{Kind, Options};
 
@@ -53,19 +53,9 @@ fn every_mesh_with_every_number_of_workers() {
 #[test]
 #[ignore = "runs for a minute"]
 fn stress() {
-    let start = std::time::Instant::now();
-    let mut seed = 1000;
-    while start.elapsed().as_secs() < 60 {
-        seed += 1;
-        run(
-            seed,
-            MESHES[seed as usize % MESHES.len()],
-            1 + seed as usize / 5 % 6,
-            300,
-            [2, 4, 64, 1024][seed as usize / 3 % 4],
-            seed % 2 == 0,
-        );
-    }
+    for_a_minute(1000, &MESHES, |seed, axes, workers, depth, slow| {
+        run(seed, axes, workers, 300, depth, slow);
+    });
 }
 
 #[test]

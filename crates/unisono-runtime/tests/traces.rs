@@ -4,7 +4,7 @@ mod common;
 
 use common::cuts::some_views;
 use common::program::{Program, Style};
-use common::{Draw, Mix, mix, open_with};
+use common::{Draw, Mix, for_a_minute, mix, open_with};
 use proptest::prelude::*;
 use unisono_runtime::{Backend, Group, Kind, Options, Phase, Runtime, RuntimeError};
 
@@ -52,21 +52,9 @@ fn the_random_programs_do_execute_traces() {
 #[test]
 #[ignore = "runs for a minute"]
 fn stress() {
-    let start = std::time::Instant::now();
-    let mut seed = 9000;
-    while start.elapsed().as_secs() < 60 {
-        seed += 1;
-        let index = seed as usize;
-        let depth = [2, 4, 64, 1024][index / 3 % 4];
-        run(
-            seed,
-            MESHES[index % MESHES.len()],
-            1 + index / 5 % 6,
-            250,
-            depth,
-            index.is_multiple_of(2),
-        );
-    }
+    for_a_minute(9000, &MESHES, |seed, axes, workers, depth, slow| {
+        run(seed, axes, workers, 250, depth, slow);
+    });
 }
 
 /// A result that a slow transfer still reads when the program lets go of it: the next replay must not write its memory before.

@@ -5,7 +5,7 @@ mod common;
 
 use common::cuts::some_views;
 use common::program::{Program, Style};
-use common::{Draw, Mix, open, open_with};
+use common::{Draw, Mix, for_a_minute, open, open_with};
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -53,21 +53,9 @@ proptest! {
 #[test]
 #[ignore = "runs for a minute"]
 fn stress() {
-    let start = std::time::Instant::now();
-    let mut seed = 5000;
-    while start.elapsed().as_secs() < 60 {
-        seed += 1;
-        let index = seed as usize;
-        let depth = [2, 4, 64, 1024][index / 3 % 4];
-        run(
-            seed,
-            MESHES[index % MESHES.len()],
-            1 + index / 5 % 6,
-            250,
-            depth,
-            index.is_multiple_of(2),
-        );
-    }
+    for_a_minute(5000, &MESHES, |seed, axes, workers, depth, slow| {
+        run(seed, axes, workers, 250, depth, slow);
+    });
 }
 
 /// Blocks of the whole mesh that come and go beside those of submeshes do not use the arena up.

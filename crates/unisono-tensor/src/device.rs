@@ -274,6 +274,11 @@ impl MeshDevice {
         links
     }
 
+    /// Channels of each connection, where a descriptor tells of them.
+    pub(crate) fn channels(&self) -> Option<usize> {
+        self.inner.links.borrow().channels
+    }
+
     /// What was noticed since this was last called: collectives that had nothing to do, rings that are lines. Each is said once.
     pub fn take_notes(&self) -> Vec<String> {
         let notes = self.inner.notes.borrow();
@@ -339,10 +344,9 @@ impl MeshDevice {
 
     /// The axis with this index.
     pub(crate) fn axis_at(&self, index: usize) -> AxisHandle {
-        let mesh = self.mesh();
-        let size = mesh.axes()[index].size;
-        let stride = mesh.axes()[index + 1..].iter().map(|axis| axis.size).product();
-        AxisHandle { index, size, stride }
+        self.mesh()
+            .axis_at(index)
+            .unwrap_or_else(|error| panic!("bug in unisono: {error}"))
     }
 
     /// Number of mesh axes, which is the number of placements of each tensor.

@@ -82,6 +82,21 @@ impl Meta {
         shape
     }
 
+    /// Each device along `axis` keeps its part of `dim`.
+    pub fn cut(&mut self, axis: AxisHandle, dim: usize) {
+        self.local[dim] /= axis.size;
+        self.placements[axis.index] = Placement::Shard(dim);
+        if dim == 0 {
+            self.rows = None;
+        }
+    }
+
+    /// Products of the dimensions of a shard before `dim`, and of those from it on.
+    pub fn around(&self, dim: usize) -> (usize, usize) {
+        let (before, from) = self.local.split_at(dim);
+        (before.iter().product(), from.iter().product())
+    }
+
     /// The same placement and batch with another local shape of the same rank.
     pub fn with_local(&self, local: Vec<usize>) -> Meta {
         Meta { local, ..self.clone() }

@@ -1,7 +1,9 @@
 //! Host arrays on devices: where they lie, and what comes back.
 
+mod common;
+
+use common::host::arbitrary;
 use proptest::prelude::*;
-use unisono_kernels::element::Bf16;
 use unisono_tensor::collectives::{Along, Reduction, all_reduce};
 use unisono_tensor::distributed::{
     combine_device_tensors, distribute, get_device_tensors, visualize_mesh_device, visualize_system_mesh,
@@ -19,24 +21,6 @@ fn open(shape: &[usize]) -> MeshDevice {
 
 fn shape(sizes: &[usize]) -> MeshShape {
     MeshShape::new(sizes).expect("a valid shape")
-}
-
-/// An array of kind `kind % 5` with arbitrary bits, NaNs of every sort among them.
-fn arbitrary(kind: usize, shape: &[usize], seed: u32) -> HostTensor {
-    let bits: Vec<u32> = (0..shape.iter().product::<usize>() as u32)
-        .map(|i| (i ^ seed).wrapping_mul(0x9e37_79b9).rotate_left(13))
-        .collect();
-    match kind % 5 {
-        0 => HostTensor::new(&bits.iter().map(|b| f32::from_bits(*b)).collect::<Vec<_>>(), shape),
-        1 => HostTensor::new(
-            &bits.iter().map(|b| Bf16::from_bits(*b as u16)).collect::<Vec<_>>(),
-            shape,
-        ),
-        2 => HostTensor::new(&bits, shape),
-        3 => HostTensor::new(&bits.iter().map(|b| *b as i32).collect::<Vec<_>>(), shape),
-        _ => HostTensor::new(&bits.iter().map(|b| *b as u8).collect::<Vec<_>>(), shape),
-    }
-    .expect("valid")
 }
 
 fn counted(shape: &[usize]) -> HostTensor {

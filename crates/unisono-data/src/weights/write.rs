@@ -80,16 +80,8 @@ pub fn write_safetensors_as<'a, E: From<DataError>>(
     metadata: &BTreeMap<String, String>,
     mut values: impl FnMut(usize) -> Result<Cow<'a, [f32]>, E>,
 ) -> Result<FileDigest, E> {
-    let tensor_error = |spec: &TensorSpec, problem: String| DataError::Tensor {
-        path: path.display().to_string(),
-        tensor: spec.name.clone(),
-        problem,
-    };
     let stored = tensors.iter().map(|spec| (spec, dtype.stored()));
-    let header = header(stored, metadata, tensor_error)?;
-    let mut file = AtomicFile::create(path)?;
-    write_all(&mut file, &(header.len() as u64).to_le_bytes())?;
-    write_all(&mut file, &header)?;
+    let mut file = begun(path, stored, metadata)?;
     let mut bytes = Vec::new();
     for (i, spec) in tensors.iter().enumerate() {
         let values = values(i)?;
@@ -100,7 +92,7 @@ pub fn write_safetensors_as<'a, E: From<DataError>>(
                 spec.shape,
                 values.len()
             );
-            return Err(tensor_error(spec, problem).into());
+            return Err(tensor_error(path, spec, problem).into());
         }
         for part in values.chunks(1 << 14) {
             bytes.clear();
@@ -126,23 +118,11 @@ pub fn write_safetensors_bytes<'a, E: From<DataError>>(
     metadata: &BTreeMap<String, String>,
     mut bytes: impl FnMut(usize) -> Result<Cow<'a, [u8]>, E>,
 ) -> Result<FileDigest, E> {
-    let tensor_error = |spec: &TensorSpec, problem: String| DataError::Tensor {
-        path: path.display().to_string(),
-        tensor: spec.name.clone(),
-        problem,
-    };
     if let Some((spec, dtype)) = tensors.iter().find(|(_, dtype)| dtype.bitsize() % 8 != 0) {
         let problem = format!("is of {dtype}, whose values take less than a byte; they cannot be written");
-        return Err(tensor_error(spec, problem).into());
+        return Err(tensor_error(path, spec, problem).into());
     }
-    let header = header(
-        tensors.iter().map(|(spec, dtype)| (spec, *dtype)),
-        metadata,
-        tensor_error,
-    )?;
-    let mut file = AtomicFile::create(path)?;
-    write_all(&mut file, &(header.len() as u64).to_le_bytes())?;
-    write_all(&mut file, &header)?;
+    let mut file = begun(path, tensors.iter().map(|(spec, dtype)| (spec, *dtype)), metadata)?;
     for (i, (spec, dtype)) in tensors.iter().enumerate() {
         let bytes = bytes(i)?;
         let wanted = spec.shape.iter().product::<usize>() * (dtype.bitsize() / 8); // checked for the header
@@ -152,11 +132,32 @@ pub fn write_safetensors_bytes<'a, E: From<DataError>>(
                 spec.shape,
                 bytes.len()
             );
-            return Err(tensor_error(spec, problem).into());
+            return Err(tensor_error(path, spec, problem).into());
         }
         write_all(&mut file, &bytes)?;
     }
     Ok(file.commit()?)
+}
+
+fn tensor_error(path: &Path, spec: &TensorSpec, problem: String) -> DataError {
+    DataError::Tensor {
+        path: path.display().to_string(),
+        tensor: spec.name.clone(),
+        problem,
+    }
+}
+
+/// A file with its header, to which the values are to be added.
+fn begun<'a>(
+    path: &Path,
+    tensors: impl ExactSizeIterator<Item = (&'a TensorSpec, Dtype)>,
+    metadata: &BTreeMap<String, String>,
+) -> Result<AtomicFile, DataError> {
+    let header = header(tensors, metadata, |spec, problem| tensor_error(path, spec, problem))?;
+    let mut file = AtomicFile::create(path)?;
+    write_all(&mut file, &(header.len() as u64).to_le_bytes())?;
+    write_all(&mut file, &header)?;
+    Ok(file)
 }
 
 fn write_all(file: &mut AtomicFile, bytes: &[u8]) -> Result<(), DataError> {

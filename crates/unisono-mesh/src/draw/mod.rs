@@ -48,5 +48,9 @@ pub(crate) fn centred(text: &str, width: usize) -> String {
 
 /// `1 device`, `4 devices`.
 pub(crate) fn counted(number: usize, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+    match (number, noun) {
+        (1, _) => format!("1 {noun}"),
+        (_, "axis") => format!("{number} axes"),
+        _ => format!("{number} {noun}s"),
+    }
 }

@@ -3,7 +3,8 @@
 //! What the elements are plays no part.
 
 use super::all_reduce::members;
-use super::{chunk, chunks, row_tiles, tile_rows};
+use super::gather::carry;
+use super::{chunks, row_tiles, tile_rows};
 use crate::buffer::BufferRef;
 use crate::command::{Cost, Group, Op};
 use crate::place::Place;
@@ -152,14 +153,8 @@ impl Op for Shift {
     }
 
     fn run(&self, place: &Place<'_>, tile: usize, _scratch: &mut Scratch) {
-        let range = chunk(tile, self.from.len);
-        let size = self.from.dtype.bytes();
-        for (i, sender) in members(self.axis, place.device).enumerate() {
-            let receiver = place.device + (i + self.by) % self.axis.size * self.axis.stride;
-            place
-                .write_u8_on(receiver, self.to, range.start, range.len())
-                .copy_from_slice(&place.u8_on(sender, self.from)[size * range.start..size * range.end]);
-        }
+        let n = self.axis.size;
+        carry(place, tile, self.axis, [self.from, self.to], |i| (i + n - self.by) % n);
     }
 }
 
@@ -214,15 +209,8 @@ impl Op for PointToPoint {
     }
 
     fn run(&self, place: &Place<'_>, tile: usize, _scratch: &mut Scratch) {
-        let range = chunk(tile, self.from.len);
-        let size = self.from.dtype.bytes();
-        for (i, receiver) in members(self.axis, place.device).enumerate() {
-            let sender = if i == self.target { self.source } else { i };
-            let sender = place.device + sender * self.axis.stride;
-            place
-                .write_u8_on(receiver, self.to, range.start, range.len())
-                .copy_from_slice(&place.u8_on(sender, self.from)[size * range.start..size * range.end]);
-        }
+        let sender = |i| if i == self.target { self.source } else { i };
+        carry(place, tile, self.axis, [self.from, self.to], sender);
     }
 }
 

@@ -94,6 +94,25 @@ impl Op for AllGather {
     }
 }
 
+/// One tile of a move of whole values: what member `i` of the group gets in the second buffer is what member `sender(i)` has in the
+/// first.
+pub(super) fn carry(
+    place: &Place<'_>,
+    tile: usize,
+    axis: AxisHandle,
+    [from, to]: [BufferRef; 2],
+    sender: impl Fn(usize) -> usize,
+) {
+    let range = chunk(tile, from.len);
+    let size = from.dtype.bytes();
+    for (i, receiver) in members(axis, place.device).enumerate() {
+        let source = place.u8_on(place.device + sender(i) * axis.stride, from);
+        place
+            .write_u8_on(receiver, to, range.start, range.len())
+            .copy_from_slice(&source[size * range.start..size * range.end]);
+    }
+}
+
 /// `to[o][..] = from[o][own position][..]`: each device keeps its part of a dimension. Nothing is sent.
 #[derive(Clone, Debug)]
 pub struct TakePart {
@@ -261,15 +280,7 @@ impl Op for Broadcast {
     }
 
     fn run(&self, place: &Place<'_>, tile: usize, _scratch: &mut Scratch) {
-        let range = chunk(tile, self.from.len);
-        let root = place.device + self.root * self.axis.stride;
-        let size = self.from.dtype.bytes();
-        let from = &place.u8_on(root, self.from)[size * range.start..size * range.end];
-        for device in members(self.axis, place.device) {
-            place
-                .write_u8_on(device, self.to, range.start, range.len())
-                .copy_from_slice(from);
-        }
+        carry(place, tile, self.axis, [self.from, self.to], |_| self.root);
     }
 }
 

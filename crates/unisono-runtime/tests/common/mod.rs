@@ -178,6 +178,28 @@ impl Draw {
     }
 }
 
+/// Axes of a mesh.
+pub type Axes = &'static [(&'static str, usize)];
+
+/// Runs random programs for a minute: `run` is given the seed, which counts from `first` on, a mesh, and numbers of workers and of entries
+/// of a queue, and whether some commands are slow.
+pub fn for_a_minute(first: u64, meshes: &[Axes], mut run: impl FnMut(u64, Axes, usize, usize, bool)) {
+    let start = Instant::now();
+    let mut seed = first;
+    while start.elapsed().as_secs() < 60 {
+        seed += 1;
+        let index = seed as usize;
+        let depth = [2, 4, 64, 1024][index / 3 % 4];
+        run(
+            seed,
+            meshes[index % meshes.len()],
+            1 + index / 5 % 6,
+            depth,
+            index.is_multiple_of(2),
+        );
+    }
+}
+
 /// Takes tests one after the other where they measure time or threads.
 pub fn alone() -> std::sync::MutexGuard<'static, ()> {
     static LOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());

@@ -33,7 +33,7 @@ pub use unisono_mesh::schedule::Topology;
 use crate::error::TensorError;
 use crate::tensor::{Meta, Tensor};
 use crate::{MeshDevice, Result};
-use unisono_mesh::schedule::check_links;
+use unisono_mesh::schedule::{check_links, topology_for};
 use unisono_mesh::{AxisHandle, Placement};
 use unisono_runtime::{Command, Pattern};
 
@@ -72,8 +72,7 @@ impl Along {
             Some(axis) => mesh.axis_at(axis)?,
             None => mesh.all(),
         };
-        let links = device.links();
-        check_links(self.num_links, links.channels.unwrap_or(usize::MAX))?;
+        check_links(self.num_links, device.channels().unwrap_or(usize::MAX))?;
         if group.size == 1 {
             let along = match self.axis {
                 Some(axis) => format!("axis {axis} of the mesh {}", mesh.shape()),
@@ -87,30 +86,33 @@ impl Along {
 
     /// Issues a command, counted as carried over these links.
     fn issue(self, op: &'static str, device: &MeshDevice, command: impl Into<Command>) -> Result<()> {
+        self.over(op, device, || Ok(device.runtime().issue(command)?))
+    }
+
+    /// Runs `body`; what it issues is counted as carried over these links.
+    fn over<T>(self, op: &'static str, device: &MeshDevice, body: impl FnOnce() -> Result<T>) -> Result<T> {
         let links = device.links();
+        let is_known = links.channels.is_some();
         let joined = match self.axis {
-            Some(axis) => links.rings.get(axis).copied().unwrap_or(links.channels.is_none()),
-            None => links.channels.is_none() || links.rings.iter().all(|ring| *ring),
+            Some(axis) => links.rings.get(axis).copied().unwrap_or(!is_known),
+            None => !is_known || links.rings.iter().all(|ring| *ring),
         };
-        let topology = match self.topology {
-            Some(Topology::Ring) if !joined => {
-                device.note(format!(
-                    "{op}: the ends are not joined, so the ring is walked as a line"
-                ));
-                Topology::Linear
-            }
-            Some(topology) => topology,
-            None if joined && links.channels.is_some() => Topology::Ring,
-            None => Topology::Linear,
-        };
+        // Where nothing is known of the links, a ring is walked only if it is asked for.
+        let asked = self.topology.or((!is_known).then_some(Topology::Linear));
+        let (topology, refused) = topology_for(asked, joined);
+        if refused.is_some() {
+            device.note(format!(
+                "{op}: the ends are not joined, so the ring is walked as a line"
+            ));
+        }
         let runtime = device.runtime();
         let before = runtime.set_pattern(Pattern {
             topology,
             num_links: self.num_links,
         });
-        let issued = runtime.issue(command);
+        let done = body();
         runtime.set_pattern(before);
-        Ok(issued?)
+        done
     }
 }
 
@@ -151,11 +153,6 @@ fn relabelled(t: &Tensor, group: AxisHandle, placement: Placement) -> Meta {
     }
     meta.partial = None;
     meta
-}
-
-/// Product of the dims before `dim` and of those from it on, of one device's shard.
-fn around(local: &[usize], dim: usize) -> (usize, usize) {
-    (local[..dim].iter().product(), local[dim..].iter().product())
 }
 
 /// Fails where the values of a partial sum would be taken for complete ones.

@@ -1,6 +1,6 @@
 //! Collectives that move values.
 
-use super::{Along, around, complete, normal, one_axis, relabelled};
+use super::{Along, complete, normal, one_axis, relabelled};
 use crate::error::TensorError;
 use crate::ops::comm::{self, cut_twice, finish_partial};
 use crate::tensor::Tensor;
@@ -21,23 +21,8 @@ pub fn all_gather(x: &Tensor, dim: isize, along: Along) -> Result<Tensor> {
     let Some(group) = along.group(op, x.device())? else {
         return Ok(x.clone());
     };
-    let Some(axis) = cutting(op, x, group, dim)? else {
-        return Ok(x.clone());
-    };
-    let local = x.local_shape();
-    let (outer, inner) = around(local, dim);
-    let mut meta = relabelled(x, axis, Placement::Replicate);
-    meta.local[dim] *= axis.size;
-    let y = Tensor::activation(x.device(), meta)?;
-    let command = AllGather {
-        axis,
-        root: None,
-        outer,
-        inner,
-        from: x.buffer(),
-        to: y.buffer(),
-    };
-    along.issue(op, x.device(), command)?;
+    let axis = cutting(op, x, group, dim)?;
+    let y = along.over(op, x.device(), || comm::gather(x, axis, dim))?;
     Ok(y.record_node(op, &[x], true, false, move |dy| {
         let own = match dy.meta().partial {
             Some(_) => super::reduce_scatter(dy, dim as isize, along)?,
@@ -219,7 +204,7 @@ pub fn gather(x: &Tensor, dim: isize, root: usize, along: Along) -> Result<Tenso
     meta.local[dim] *= group.size;
     // The command is one of the whole mesh, and so is the memory; the tensor is what the roots hold of it.
     let everywhere = Tensor::activation(x.device(), meta.clone())?;
-    let (outer, inner) = around(x.local_shape(), dim);
+    let (outer, inner) = x.meta().around(dim);
     let y = Tensor::view(&roots, everywhere.inner.memory.clone(), everywhere.buffer(), meta);
     let command = AllGather {
         axis: group,
@@ -248,14 +233,10 @@ pub fn scatter_from(x: &Tensor, dim: isize, root: usize, along: Along) -> Result
     let index = one_axis(op, x.device(), group)?;
     let mut meta = relabelled(x, group, Placement::Replicate);
     comm::check_part(op, x.device(), &meta, index, dim)?;
-    meta.local[dim] /= group.size;
+    meta.cut(x.device().axis_at(index), dim);
     meta.units[dim] = group.size;
-    meta.placements[index] = Placement::Shard(dim);
-    if dim == 0 {
-        meta.rows = None;
-    }
+    let (outer, inner) = meta.around(dim);
     let y = Tensor::activation(x.device(), meta)?;
-    let (outer, inner) = around(y.local_shape(), dim);
     let command = Scatter {
         axis: group,
         root,
@@ -330,12 +311,12 @@ pub fn barrier(device: &MeshDevice, along: Along) -> Result<()> {
 }
 
 /// The axis of the group that cuts `dim`, of which there must be one.
-fn cutting(op: &'static str, x: &Tensor, group: AxisHandle, dim: usize) -> Result<Option<AxisHandle>> {
+fn cutting(op: &'static str, x: &Tensor, group: AxisHandle, dim: usize) -> Result<AxisHandle> {
     complete(op, x)?;
     let axes = super::spanned(x.device(), group);
     let cut = axes.iter().find(|axis| x.placements()[**axis] == Placement::Shard(dim));
     match cut {
-        Some(axis) => Ok(Some(x.device().axis_at(*axis))),
+        Some(axis) => Ok(x.device().axis_at(*axis)),
         None => Err(TensorError::Placement {
             op,
             axis: axes

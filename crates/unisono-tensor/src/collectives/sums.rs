@@ -1,6 +1,6 @@
 //! Collectives that make one value of many.
 
-use super::{Along, around, complete, normal, one_axis, relabelled};
+use super::{Along, complete, normal, one_axis, relabelled};
 use crate::Result;
 use crate::error::TensorError;
 use crate::ops::comm::finish_partial;
@@ -52,7 +52,7 @@ pub fn all_reduce_with(x: &Tensor, reduction: Reduction, along: Along, gradient:
         return Ok(x.clone());
     };
     if reduction == Reduction::Sum && x.meta().partial.is_some() {
-        let y = finish_partial(op, x, group)?;
+        let y = along.over(op, x.device(), || finish_partial(op, x, group))?;
         return Ok(y.record_node(op, &[x], true, false, move |dy| Ok(vec![Some(finished(dy, group)?)])));
     }
     let meta = relabelled(x, group, Placement::Replicate);
@@ -124,14 +124,11 @@ pub fn reduce_scatter(x: &Tensor, dim: isize, along: Along) -> Result<Tensor> {
         }
         meta.dtype = partial.dtype;
     }
-    meta.local[dim] /= group.size;
+    meta.cut(x.device().axis_at(axis), dim);
     meta.units[dim] = group.size;
-    if dim == 0 {
-        meta.rows = None;
-    }
+    let (outer, inner) = meta.around(dim);
     let y = Tensor::activation(x.device(), meta)?;
     let from = if units.is_some() { x.clone() } else { addends(op, x)? };
-    let (outer, inner) = around(y.local_shape(), dim);
     along.issue(
         op,
         x.device(),

@@ -226,13 +226,8 @@ fn finish_own_part(t: &Tensor, axis: AxisHandle, dim: usize) -> Result<Tensor> {
     };
     meta.placements[axis.index] = Placement::Replicate;
     check_part(op, t.device(), &meta, axis.index, dim)?;
-    meta.local[dim] /= axis.size;
-    meta.placements[axis.index] = Placement::Shard(dim);
-    if dim == 0 {
-        meta.rows = None;
-    }
-    let outer = meta.local[..dim].iter().product();
-    let inner = meta.local[dim..].iter().product();
+    meta.cut(axis, dim);
+    let (outer, inner) = meta.around(dim);
     let y = Tensor::activation(t.device(), meta)?;
     t.device().runtime().issue(ReduceScatter {
         axis,
@@ -248,8 +243,7 @@ fn finish_own_part(t: &Tensor, axis: AxisHandle, dim: usize) -> Result<Tensor> {
 /// Shards joined in `dim`.
 pub(crate) fn gather(t: &Tensor, axis: AxisHandle, dim: usize) -> Result<Tensor> {
     let mut meta = t.meta().clone();
-    let outer = meta.local[..dim].iter().product();
-    let inner = meta.local[dim..].iter().product();
+    let (outer, inner) = meta.around(dim);
     meta.local[dim] *= axis.size;
     meta.placements[axis.index] = Placement::Replicate;
     if dim == 0 {
@@ -282,13 +276,8 @@ pub(crate) fn cut_twice(op: &'static str, shape: &[usize], dim: usize, first: &s
 pub(crate) fn take_part(t: &Tensor, axis: AxisHandle, dim: usize) -> Result<Tensor> {
     let mut meta = t.meta().clone();
     check_part("scatter", t.device(), &meta, axis.index, dim)?;
-    meta.local[dim] /= axis.size;
-    meta.placements[axis.index] = Placement::Shard(dim);
-    if dim == 0 {
-        meta.rows = None;
-    }
-    let outer = meta.local[..dim].iter().product();
-    let inner = meta.local[dim..].iter().product();
+    meta.cut(axis, dim);
+    let (outer, inner) = meta.around(dim);
     let y = Tensor::activation(t.device(), meta)?;
     t.device().runtime().issue(TakePart {
         axis,

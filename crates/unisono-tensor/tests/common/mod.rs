@@ -3,6 +3,7 @@
 // Each test file uses the part that it needs.
 #![allow(dead_code)]
 
+pub mod host;
 pub mod slopes;
 
 use std::path::Path;

@@ -9,7 +9,6 @@ use super::files::{Environment, read_text};
 use super::types::RunConfig;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use unisono_mesh::descriptor::NamedBy;
 
 /// The variable that names the machine's descriptor.
 pub const DESCRIPTOR: &str = "TT_MESH_GRAPH_DESC_PATH";
@@ -23,8 +22,8 @@ pub struct Loaded {
     pub notes: Vec<Note>,
     /// The files that it came from, the run's own first.
     pub sources: Vec<Source>,
-    /// Where the machine's descriptor was named, and its file or name: the environment goes before the configuration.
-    pub descriptor: Option<(NamedBy, String)>,
+    /// The machine's descriptor as the environment names it ([`DESCRIPTOR`]), before what the configuration says.
+    pub descriptor: Option<String>,
     places: BTreeMap<String, Place>,
     /// Keys whose value could not be read, or may stand under a misspelt name.
     broken: BTreeSet<&'static str>,
@@ -111,18 +110,10 @@ fn finish(mut collector: Collector<'_>, overrides: &[String], check_files: bool)
     check::run(&config, &values, &mut findings);
     let from_a_file = |(_, place): &(_, Place)| matches!(place, Place::File { .. });
     let was_read = values.map.values().any(from_a_file);
-    let by_environment = finder_environment
-        .variables
-        .get(DESCRIPTOR)
-        .filter(|path| !path.is_empty());
-    let descriptor = match (by_environment, &config.device.mesh_graph_descriptor) {
-        (Some(path), _) => Some((NamedBy::Environment, path.clone())),
-        (None, Some(name)) => Some((NamedBy::Configuration, name.clone())),
-        (None, None) => None,
-    };
+    let descriptor = finder_environment.variables.get(DESCRIPTOR);
     let mut loaded = Loaded {
         config,
-        descriptor,
+        descriptor: descriptor.filter(|path| !path.is_empty()).cloned(),
         notes: Vec::new(),
         sources,
         places: values.places(),

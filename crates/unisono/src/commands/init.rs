@@ -1,12 +1,11 @@
 //! `unisono init`: a commented `run.yaml` to begin with.
 
 use super::DONE;
+use super::setup::write_new;
 use crate::cli::InitArgs;
 use crate::context::Context;
 use crate::exit::Failure;
 use serde_json::json;
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write};
 use unisono_train::config::{PRESETS, preset};
 
 /// See the module.
@@ -26,24 +25,7 @@ pub fn run(args: &InitArgs, context: &Context) -> Result<u8, Failure> {
         )));
     };
     let shown = args.file.display();
-    let written = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&args.file)
-        .and_then(|mut file| {
-            let result = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-            if result.is_err() {
-                // A file that was new a moment ago: nobody misses its beginning.
-                let _ = std::fs::remove_file(&args.file);
-            }
-            result
-        });
-    written.map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => Failure::input(format!(
-            "{shown} exists already and is left as it is; name another file"
-        )),
-        _ => Failure::running(format!("{shown} cannot be written: {error}")),
-    })?;
+    write_new(&args.file, text)?;
     context.out.say(format!(
         "wrote {shown} (preset {}); next: unisono check -c {shown}, unisono train -c {shown}",
         args.preset

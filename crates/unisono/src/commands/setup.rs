@@ -4,6 +4,8 @@ use super::system::System;
 use crate::cli::Changes;
 use crate::context::Context;
 use crate::exit::Failure;
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 use unisono_runtime::{Options, RuntimeError};
 use unisono_tensor::{Mesh, MeshDevice, TensorError};
@@ -94,6 +96,32 @@ pub fn load(file: Option<&Path>, overrides: &[String], context: &Context) -> Res
 pub fn load_saved(directory: &Path, overrides: &[String], context: &Context) -> Result<Loaded, Failure> {
     let loaded = config::load_saved(&directory.join("config.yaml"), overrides, &context.environment);
     loaded.map_err(|errors| refused(&errors, context))
+}
+
+/// Writes a file that is not there yet, whole or not at all.
+///
+/// # Errors
+/// A file of that name, or what the system says.
+pub fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
+    let shown = path.display();
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(path)
+        .and_then(|mut file| {
+            let result = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+            if result.is_err() {
+                // A file that was new a moment ago: nobody misses its beginning.
+                let _ = std::fs::remove_file(path);
+            }
+            result
+        });
+    written.map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => Failure::input(format!(
+            "{shown} exists already and is left as it is; name another file"
+        )),
+        _ => Failure::running(format!("{shown} cannot be written: {error}")),
+    })
 }
 
 /// Prints what the loader has to say beside errors.

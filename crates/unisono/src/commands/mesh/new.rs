@@ -1,12 +1,11 @@
 //! `unisono mesh new`: writes a descriptor of one mesh.
 
 use crate::commands::DONE;
+use crate::commands::setup::write_new;
 use crate::context::Context;
 use crate::exit::Failure;
 use clap::Args;
 use serde_json::json;
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use unisono_mesh::descriptor::{Architecture, NewMesh, Policy, parse_sizes};
 
@@ -81,24 +80,7 @@ pub fn run(args: &NewArgs, context: &Context) -> Result<u8, Failure> {
     match &args.out {
         Some(path) => {
             let shown = path.display();
-            let written = OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .open(path)
-                .and_then(|mut file| {
-                    let result = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-                    if result.is_err() {
-                        // A file that was new a moment ago: nobody misses its beginning.
-                        let _ = std::fs::remove_file(path);
-                    }
-                    result
-                });
-            written.map_err(|error| match error.kind() {
-                ErrorKind::AlreadyExists => Failure::input(format!(
-                    "{shown} exists already and is left as it is; name another file"
-                )),
-                _ => Failure::running(format!("{shown} cannot be written: {error}")),
-            })?;
+            write_new(path, &text)?;
             context
                 .out
                 .say(format!("wrote {shown}; next: unisono mesh show {shown}"));
