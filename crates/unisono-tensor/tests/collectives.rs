@@ -379,6 +379,24 @@ fn links_and_rings_are_those_of_the_descriptor() {
 }
 
 #[test]
+fn a_partial_sum_is_counted_on_the_links_asked_for() {
+    let device = open(&[4]);
+    let (x, w) = (
+        cut(&device, &[2, 4], &[("axis0", 1)]),
+        cut(&device, &[4, 2], &[("axis0", 0)]),
+    );
+    let partial = x.matmul(&w).expect("a partial sum");
+    let ring = Along {
+        topology: Some(Topology::Ring),
+        num_links: 2,
+        ..Along::axis(0)
+    };
+    all_reduce(&partial, Reduction::Sum, ring).expect("it is one");
+    let pattern = device.runtime().traffic()[0].pattern;
+    assert_eq!((pattern.topology, pattern.num_links), (Topology::Ring, 2));
+}
+
+#[test]
 fn a_part_of_a_ring_is_a_line() {
     let device = open(&[2, 4]);
     device.set_links(Links {
