@@ -25,6 +25,7 @@ pub mod task;
 mod trace;
 mod traffic;
 mod transfer;
+pub mod transport;
 mod view;
 
 pub use buffer::{BufferRef, Dtype, Kind};

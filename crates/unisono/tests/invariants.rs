@@ -16,11 +16,12 @@ const ORDER: [&str; 8] = [
 ];
 
 /// Where `unsafe` may stand: kernels, and in other crates only these files or folders.
-const UNSAFE: [&str; 5] = [
+const UNSAFE: [&str; 6] = [
     "crates/unisono-kernels/src",
     "crates/unisono-runtime/src/arena.rs",
     "crates/unisono-runtime/src/place.rs",
     "crates/unisono-runtime/src/sched",
+    "crates/unisono-runtime/src/transport",
     "crates/unisono-data/src",
 ];
 
