@@ -13,7 +13,7 @@ use crate::report::{Phase, Report};
 use crate::sched::{HostGoal, Setup, Workers};
 use crate::task::{Download, Recorded, Task, Upload};
 use crate::transfer::HostData;
-use crate::transport::Transport;
+use crate::transport::Link;
 use crate::view::View;
 use std::cell::{Cell, RefCell, RefMut};
 use std::ops::Deref;
@@ -76,16 +76,16 @@ impl Runtime {
         system: MeshView,
         options: Options,
         processes: Processes,
-        transport: Box<dyn Transport>,
+        link: Link,
     ) -> Result<Runtime, RuntimeError> {
-        Runtime::open(system, options, processes, Some(transport))
+        Runtime::open(system, options, processes, Some(link))
     }
 
     fn open(
         system: MeshView,
         options: Options,
         processes: Processes,
-        transport: Option<Box<dyn Transport>>,
+        link: Option<Link>,
     ) -> Result<Runtime, RuntimeError> {
         if !system.is_whole() {
             return Err(RuntimeError::Setting(format!(
@@ -132,7 +132,7 @@ impl Runtime {
                 let (workers, writers) = Workers::start(Setup {
                     arenas,
                     processes: processes.clone(),
-                    transport,
+                    link,
                     isa,
                     workers,
                     cores,

@@ -48,7 +48,7 @@ use crate::arena::Arenas;
 use crate::error::RuntimeError;
 use crate::processes::Processes;
 use crate::report::Phase;
-use crate::transport::Transport;
+use crate::transport::Link;
 use log::Log;
 use park::Parker;
 use state::State;
@@ -108,7 +108,7 @@ pub(crate) struct Workers {
 pub(crate) struct Setup {
     pub(crate) arenas: Arenas,
     pub(crate) processes: Processes,
-    pub(crate) transport: Option<Box<dyn Transport>>,
+    pub(crate) link: Option<Link>,
     pub(crate) isa: Isa,
     pub(crate) workers: usize,
     pub(crate) cores: usize,
@@ -127,7 +127,7 @@ impl Workers {
             state: Mutex::new(State::new(devices, here.len(), setup.workers, depth)),
             is_here: (0..devices).map(|device| setup.processes.is_here(device)).collect(),
             here: here.into(),
-            wire: setup.transport.map(Wire::new),
+            wire: setup.link.map(Wire::new),
             handed_out: (0..devices).map(|_| Default::default()).collect(),
             signal: Padded::default(),
             // At first no device has anything to do.
@@ -210,6 +210,10 @@ impl Drop for Workers {
             // A worker thread ends by returning; had it panicked, the scheduler itself would be at fault and there would be
             // nobody left to tell.
             let _ = thread.join();
+        }
+        // Nobody looks after messages any more, and the memory that they are in goes.
+        if let Some(wire) = &self.scheduler.wire {
+            while wire.give_up().is_some() {}
         }
     }
 }

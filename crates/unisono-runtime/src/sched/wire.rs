@@ -11,7 +11,8 @@ use super::state::Job;
 use crate::error::RuntimeError;
 use crate::exchange::{Exchange, Mark};
 use crate::place::Arena;
-use crate::transport::{Request, Transport, TransportError};
+use crate::transport::control::PROGRAM;
+use crate::transport::{Link, Request, Transport, TransportError};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
@@ -22,12 +23,12 @@ pub(super) struct Wire {
     flights: AtomicUsize,
     /// Exchanges that a worker has come to and nobody has handed to the transport yet.
     waiting: Mutex<Vec<Flight>>,
-    line: Mutex<Line>,
+    air: Mutex<Air>,
+    link: Link,
 }
 
-/// What one thread at a time holds.
-struct Line {
-    transport: Box<dyn Transport>,
+/// What one thread at a time holds, with the link's line.
+struct Air {
     flights: Vec<Flight>,
     /// Exchanges so far, by queue and peer.
     counts: [Vec<u32>; 2],
@@ -70,16 +71,16 @@ unsafe impl Send for Flight {}
 const TAGS: u32 = 8_192;
 
 impl Wire {
-    pub(super) fn new(transport: Box<dyn Transport>) -> Wire {
-        let counts = || vec![0; transport.size()];
+    pub(super) fn new(link: Link) -> Wire {
+        let counts = || vec![0; link.size()];
         Wire {
             flights: AtomicUsize::new(0),
             waiting: Mutex::new(Vec::new()),
-            line: Mutex::new(Line {
+            air: Mutex::new(Air {
                 counts: [counts(), counts()],
-                transport,
                 flights: Vec::new(),
             }),
+            link,
         }
     }
 
@@ -132,6 +133,7 @@ impl Wire {
             marks,
             begun: Instant::now(),
         };
+        self.link.note(exchange.mark.commands, exchange.what);
         // Before anyone can end it.
         self.flights.fetch_add(1, Ordering::SeqCst);
         lock(&self.waiting).push(flight);
@@ -139,13 +141,25 @@ impl Wire {
 
     /// Looks after the messages, unless another thread does. Returns an entry whose exchange is over.
     pub(super) fn look(&self) -> Result<Option<Job>, (Job, RuntimeError)> {
-        let mut line = match self.line.try_lock() {
-            Ok(line) => line,
+        let mut air = match self.air.try_lock() {
+            Ok(air) => air,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Ok(None),
         };
+        let Some(mut line) = self.link.try_line() else {
+            return Ok(None);
+        };
+        air.flights.reserve(1);
         let waiting = std::mem::take(&mut *lock(&self.waiting));
-        let outcome = line.look(waiting);
+        let mut outcome = air.look(line.transport.as_mut(), waiting);
+        drop(line);
+        if let Ok(None) = outcome
+            && let Some(error) = self.complaint(&air)
+            && let Some(flight) = air.flights.pop()
+        {
+            air.cancel(self.link.line().transport.as_mut(), &flight);
+            outcome = Err((flight.job, error));
+        }
         if !matches!(outcome, Ok(None)) {
             self.flights.fetch_sub(1, Ordering::SeqCst);
         }
@@ -154,12 +168,38 @@ impl Wire {
 
     /// Gives up everything that is on its way; returns an entry to end, until there is none.
     pub(super) fn give_up(&self) -> Option<Job> {
-        let mut line = lock(&self.line);
-        line.flights.append(&mut lock(&self.waiting));
-        let flight = line.flights.pop()?;
-        line.cancel(&flight);
+        let mut air = lock(&self.air);
+        air.flights.append(&mut lock(&self.waiting));
+        let flight = air.flights.pop()?;
+        air.cancel(self.link.line().transport.as_mut(), &flight);
         self.flights.fetch_sub(1, Ordering::SeqCst);
         Some(flight.job)
+    }
+
+    /// Why it makes no sense to wait on, if it does not.
+    fn complaint(&self, air: &Air) -> Option<RuntimeError> {
+        if let Err(error) = self.link.check() {
+            return Some(error.into());
+        }
+        let late = |flight: &&Flight| flight.begun.elapsed() > self.link.timeout();
+        let flight = air.flights.iter().find(late)?;
+        let mut missing: Vec<usize> = flight.missing().collect();
+        missing.dedup();
+        let who: Vec<String> = missing.into_iter().map(|peer| self.link.describe(peer)).collect();
+        let waited = TransportError::Waited {
+            who: who.join(" and "),
+            what: format!("{} (after {} commands)", flight.what, flight.mark.commands),
+            seconds: flight.begun.elapsed().as_secs(),
+        };
+        Some(waited.into())
+    }
+}
+
+impl Flight {
+    /// Peers that a message is still to come from or to go to.
+    fn missing(&self) -> impl Iterator<Item = usize> {
+        let open = self.messages.iter().filter(|message| message.request.is_some());
+        open.map(|message| message.peer)
     }
 }
 
@@ -167,22 +207,27 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Line {
-    fn look(&mut self, waiting: Vec<Flight>) -> Result<Option<Job>, (Job, RuntimeError)> {
+impl Air {
+    fn look(
+        &mut self,
+        transport: &mut dyn Transport,
+        waiting: Vec<Flight>,
+    ) -> Result<Option<Job>, (Job, RuntimeError)> {
         for mut flight in waiting {
-            let begun = self.post(&mut flight);
+            let begun = self.post(transport, &mut flight);
             let job = flight.job;
             self.flights.push(flight);
             begun.map_err(|error| (job, error.into()))?;
         }
         for index in 0..self.flights.len() {
-            let over = is_over(self.transport.as_mut(), &mut self.flights[index]);
+            let over = is_over(transport, &mut self.flights[index]);
             match over {
                 Ok(false) => {}
                 Ok(true) => return Ok(Some(self.flights.swap_remove(index).job)),
                 Err(error) => {
+                    // Posted already; what is still open is cancelled.
                     let flight = self.flights.swap_remove(index);
-                    self.cancel(&flight);
+                    self.cancel(transport, &flight);
                     return Err((flight.job, error));
                 }
             }
@@ -191,7 +236,7 @@ impl Line {
     }
 
     /// Hands the messages of an exchange to the transport.
-    fn post(&mut self, flight: &mut Flight) -> Result<(), TransportError> {
+    fn post(&mut self, transport: &mut dyn Transport, flight: &mut Flight) -> Result<(), TransportError> {
         let counts = &mut self.counts[flight.job.queue];
         let queue = flight.job.queue as u32;
         let mut seen: Vec<(usize, u32)> = Vec::new();
@@ -199,7 +244,7 @@ impl Line {
             if let Some((_, tag)) = seen.iter().find(|(known, _)| *known == peer) {
                 return *tag;
             }
-            let tag = 2 + 2 * (counts[peer] % TAGS) + queue;
+            let tag = PROGRAM + 2 * (counts[peer] % TAGS) + queue;
             counts[peer] = counts[peer].wrapping_add(1);
             seen.push((peer, tag));
             tag
@@ -211,8 +256,8 @@ impl Line {
             // touches them.
             mark.request = Some(unsafe {
                 match mark.sends {
-                    true => self.transport.send(mark.peer, tag, words, len)?,
-                    false => self.transport.receive(mark.peer, tag, words, len)?,
+                    true => transport.send(mark.peer, tag, words, len)?,
+                    false => transport.receive(mark.peer, tag, words, len)?,
                 }
             });
         }
@@ -222,20 +267,20 @@ impl Line {
             // the request is over or cancelled.
             message.request = Some(unsafe {
                 match message.sends {
-                    true => self.transport.send(message.peer, tag, message.base, message.len)?,
-                    false => self.transport.receive(message.peer, tag, message.base, message.len)?,
+                    true => transport.send(message.peer, tag, message.base, message.len)?,
+                    false => transport.receive(message.peer, tag, message.base, message.len)?,
                 }
             });
         }
         Ok(())
     }
 
-    fn cancel(&mut self, flight: &Flight) {
+    fn cancel(&self, transport: &mut dyn Transport, flight: &Flight) {
         let marks = flight.marks.iter().filter_map(|mark| mark.request);
         let messages = flight.messages.iter().filter_map(|message| message.request);
         for request in marks.chain(messages) {
             // The run ends with an error that has been told.
-            let _ = self.transport.cancel(request);
+            let _ = transport.cancel(request);
         }
     }
 }

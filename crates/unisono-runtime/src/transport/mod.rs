@@ -3,9 +3,12 @@
 //! The runtime needs no more of a network than this: bytes with a tag go from one process to another, in order for each pair and
 //! tag, while both go on computing. Nothing here waits. Calls come from one thread at a time.
 
+pub(crate) mod control;
 mod error;
+mod link;
 
 pub use error::TransportError;
+pub use link::{Failure, Link, Settings};
 
 /// A message on its way, as its [`Transport`] numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
