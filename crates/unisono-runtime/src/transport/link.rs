@@ -239,7 +239,7 @@ impl Link {
     /// # Errors
     /// A process that does not come, is lost or has failed.
     pub fn gather(&self, what: &'static str, own: &[u8], patience: Duration) -> Result<Vec<Vec<u8>>, TransportError> {
-        self.note(lock(&self.shared.doing).commands, what);
+        lock(&self.shared.doing).what = what;
         let lengths = self.round(what, &(own.len() as u64).to_le_bytes(), &vec![8; self.size()], patience)?;
         let lengths: Vec<usize> = lengths
             .iter()
