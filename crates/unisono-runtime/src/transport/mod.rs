@@ -4,8 +4,10 @@
 //! tag, while both go on computing. Nothing here waits. Calls come from one thread at a time.
 
 mod error;
+mod memory;
 
 pub use error::TransportError;
+pub use memory::Memory;
 
 /// A message on its way, as its [`Transport`] numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
