@@ -6,9 +6,11 @@
 pub(crate) mod control;
 mod error;
 mod link;
+mod memory;
 
 pub use error::TransportError;
 pub use link::{Failure, Link, Settings};
+pub use memory::Memory;
 
 /// A message on its way, as its [`Transport`] numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

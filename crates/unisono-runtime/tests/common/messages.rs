@@ -1,0 +1,175 @@
+//! What every transport promises, as one body that each process of a world runs.
+
+use unisono_runtime::transport::{MAX_TAG, Request, Transport, TransportError};
+
+/// All of it, one after the other.
+pub fn all(to: &mut dyn Transport) {
+    assert!(to.rank() < to.size() && !to.name().is_empty());
+    for len in [0, 1, 4, 5000, 4 << 20] {
+        ring(to, len);
+    }
+    tags_out_of_order(to);
+    one_tag_in_order(to);
+    another_length(to);
+    cancelled(to);
+    refused(to);
+    ring(to, 3);
+    to.finish().expect("all of them take leave");
+    let mut byte = [0];
+    let error = begin_receive(to, 0, 0, &mut byte).expect_err("it has taken leave");
+    assert!(error.to_string().contains("taken leave"), "{error}");
+}
+
+fn begin_send(to: &mut dyn Transport, peer: usize, tag: u32, bytes: &[u8]) -> Result<Request, TransportError> {
+    // SAFETY: each caller keeps the bytes until the request is over.
+    unsafe { to.send(peer, tag, bytes.as_ptr(), bytes.len()) }
+}
+
+fn begin_receive(from: &mut dyn Transport, peer: usize, tag: u32, bytes: &mut [u8]) -> Result<Request, TransportError> {
+    // SAFETY: each caller keeps the bytes, and reads them only when the request is over.
+    unsafe { from.receive(peer, tag, bytes.as_mut_ptr(), bytes.len()) }
+}
+
+/// Tests a request until it is over.
+pub fn wait(on: &mut dyn Transport, request: Request) -> Result<(), TransportError> {
+    while !on.test(request)? {
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
+/// The bytes that `from` sends for `salt`.
+fn bytes(from: usize, salt: usize, len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|i| (i.wrapping_mul(31) ^ (i >> 8) ^ from.wrapping_mul(101) ^ salt) as u8)
+        .collect()
+}
+
+/// The next and the previous process.
+fn neighbours(of: &dyn Transport) -> (usize, usize) {
+    let (rank, size) = (of.rank(), of.size());
+    ((rank + 1) % size, (rank + size - 1) % size)
+}
+
+/// Each sends to the next, the largest tag; first with the receive begun, then with the message on its way.
+pub fn ring(to: &mut dyn Transport, len: usize) {
+    let (next, previous) = neighbours(to);
+    for receive_first in [true, false] {
+        let out = bytes(to.rank(), len, len);
+        let mut come = vec![0xee; len];
+        let (sent, received) = if receive_first {
+            let received = begin_receive(to, previous, MAX_TAG, &mut come).expect("it receives");
+            (begin_send(to, next, MAX_TAG, &out).expect("it sends"), received)
+        } else {
+            let sent = begin_send(to, next, MAX_TAG, &out).expect("it sends");
+            (
+                sent,
+                begin_receive(to, previous, MAX_TAG, &mut come).expect("it receives"),
+            )
+        };
+        wait(to, received).expect("it comes");
+        wait(to, sent).expect("it goes");
+        assert!(come == bytes(previous, len, len), "{len} bytes");
+    }
+}
+
+/// Receives begun and tested in other orders than the sends: a tag finds its message.
+fn tags_out_of_order(to: &mut dyn Transport) {
+    let (next, previous) = neighbours(to);
+    let tags: Vec<usize> = (0..97).collect();
+    let out: Vec<Vec<u8>> = tags.iter().map(|&tag| bytes(to.rank(), tag, tag * 40)).collect();
+    let mut come: Vec<Vec<u8>> = tags.iter().map(|&tag| vec![0; tag * 40]).collect();
+    let mut requests = Vec::new();
+    for &tag in tags.iter().rev() {
+        requests.push(begin_receive(to, previous, tag as u32, &mut come[tag]).expect("it receives"));
+    }
+    for tag in tags.iter().map(|tag| tag * 36 % 97) {
+        requests.push(begin_send(to, next, tag as u32, &out[tag]).expect("it sends"));
+    }
+    for index in (0..requests.len()).map(|index| index * 35 % requests.len()) {
+        wait(to, requests[index]).expect("it is over");
+    }
+    for tag in tags {
+        assert!(come[tag] == bytes(previous, tag, tag * 40), "tag {tag}");
+    }
+}
+
+/// Messages of one tag go to its receives in order, small ones not before large ones, whichever request is tested first.
+fn one_tag_in_order(to: &mut dyn Transport) {
+    let (next, previous) = neighbours(to);
+    let len = |index: usize| if index.is_multiple_of(3) { 200_000 } else { 7 };
+    let out: Vec<Vec<u8>> = (0..30).map(|index| bytes(to.rank(), index, len(index))).collect();
+    let mut come: Vec<Vec<u8>> = (0..30).map(|index| vec![0; len(index)]).collect();
+    let mut requests = Vec::new();
+    for index in 0..30 {
+        requests.push(begin_send(to, next, 5, &out[index]).expect("it sends"));
+        requests.push(begin_receive(to, previous, 5, &mut come[index]).expect("it receives"));
+    }
+    for request in requests.into_iter().rev() {
+        wait(to, request).expect("it is over");
+    }
+    for (index, come) in come.into_iter().enumerate() {
+        assert!(come == bytes(previous, index, len(index)), "message {index}");
+    }
+}
+
+/// A message shorter or longer than expected is an error, and the next one comes all the same.
+fn another_length(to: &mut dyn Transport) {
+    let (next, previous) = neighbours(to);
+    for (given, expected) in [(3, 8), (0, 1), (8, 3), (1, 0), (100_000, 200_000), (200_000, 100_000)] {
+        let out = bytes(to.rank(), 1, given);
+        let mut come = vec![0; expected];
+        let received = begin_receive(to, previous, 6, &mut come).expect("it receives");
+        let sent = begin_send(to, next, 6, &out).expect("it sends");
+        let error = wait(to, received).expect_err("another length");
+        wait(to, sent).expect("it goes");
+        match error {
+            // An engine need not know how long a message is that does not fit.
+            TransportError::Longer { peer, expected: told } if given > expected => {
+                assert_eq!((peer, told), (previous, expected));
+            }
+            error => {
+                let told = TransportError::Length {
+                    peer: previous,
+                    given,
+                    expected,
+                };
+                assert_eq!(error, told);
+            }
+        }
+        ring(to, given);
+    }
+}
+
+/// A receive that is given up takes no message from the next one.
+fn cancelled(to: &mut dyn Transport) {
+    let (next, previous) = neighbours(to);
+    let mut never = [0xee; 16];
+    let request = begin_receive(to, previous, 8, &mut never).expect("it receives");
+    assert_eq!(to.test(request), Ok(false));
+    to.cancel(request).expect("nothing has come");
+    // So that nobody sends before the neighbour has given up: word of it goes all the way round.
+    for _ in 0..to.size() {
+        ring(to, 1);
+    }
+    let out = bytes(to.rank(), 8, 16);
+    let mut come = [0; 16];
+    let received = begin_receive(to, previous, 8, &mut come).expect("it receives");
+    let sent = begin_send(to, next, 8, &out).expect("it sends");
+    wait(to, received).expect("it comes");
+    wait(to, sent).expect("it goes");
+    assert!(come[..] == bytes(previous, 8, 16));
+    assert_eq!(never, [0xee; 16]);
+}
+
+/// Ranks and tags that there are not.
+fn refused(to: &mut dyn Transport) {
+    let nobody = to.size();
+    let error = begin_send(to, nobody, 0, &[1]).expect_err("there is no such rank");
+    assert!(
+        error.to_string().contains(&format!("there are {nobody} processes")),
+        "{error}"
+    );
+    let error = begin_receive(to, 0, MAX_TAG + 1, &mut [1]).expect_err("there is no such tag");
+    assert!(error.to_string().contains("the largest tag is 32767"), "{error}");
+}
