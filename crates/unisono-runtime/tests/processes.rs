@@ -116,15 +116,22 @@ fn reduced(runtime: &Runtime, axis: usize, units: usize, len: usize, mean: bool)
     let handle = mesh.axis_at(axis).expect("an axis");
     let tree = unisono_kernels::order::Tree::over_units(units);
     let each = units / handle.size;
-    let slots = (0..handle.size).map(|i| tree.num_spans(i * each, (i + 1) * each)).max().expect("a member");
+    let slots = (0..handle.size)
+        .map(|i| tree.num_spans(i * each, (i + 1) * each))
+        .max()
+        .expect("a member");
     let from = runtime.alloc(slots * len, Kind::Gradient).expect("memory");
     let values = (0..mesh.num_devices())
         .map(|device| {
             let mut draw = Draw(device as u64 * 31 + 7);
-            (0..slots * len).map(|_| draw.below(1 << 24) as f32 / 1000.0 - 8000.0).collect()
+            (0..slots * len)
+                .map(|_| draw.below(1 << 24) as f32 / 1000.0 - 8000.0)
+                .collect()
         })
         .collect();
-    runtime.upload(from.r(), HostData::F32PerDevice(values)).expect("lengths agree");
+    runtime
+        .upload(from.r(), HostData::F32PerDevice(values))
+        .expect("lengths agree");
     let to = runtime.alloc(len, Kind::Gradient).expect("memory");
     let reduction = match mean {
         true => Reduction::Mean { units },
@@ -160,13 +167,20 @@ fn sums_are_equal_in_every_split() {
             let alone = common::open(axes, 2);
             let expected = reduced(&alone, axis, units, len, len == 100);
             let thirds: Vec<usize> = (0..devices).map(|device| device * 3 / devices).collect();
-            let uneven: Vec<usize> = (0..devices).map(|device| usize::from(device > 0) + usize::from(device > 4)).collect();
+            let uneven: Vec<usize> = (0..devices)
+                .map(|device| usize::from(device > 0) + usize::from(device > 4))
+                .collect();
             let halves: Vec<usize> = (0..devices).map(|device| device * 2 / devices).collect();
             let columns: Vec<usize> = (0..devices).map(|device| device % 2).collect();
             let backwards: Vec<usize> = halves.iter().map(|owner| 1 - owner).collect();
             for owners in [thirds, uneven, halves, columns, backwards] {
-                for found in world(axes, &owners, 2, |runtime| reduced(&runtime, axis, units, len, len == 100)) {
-                    assert_eq!(found, expected, "{axes:?} along {axis}, {units} units, {len} elements, {owners:?}");
+                for found in world(axes, &owners, 2, |runtime| {
+                    reduced(&runtime, axis, units, len, len == 100)
+                }) {
+                    assert_eq!(
+                        found, expected,
+                        "{axes:?} along {axis}, {units} units, {len} elements, {owners:?}"
+                    );
                 }
             }
         }
@@ -219,7 +233,7 @@ fn a_process_that_fails_ends_the_others() {
         if link.rank() == 1 {
             link.tell_failure(7, "the disk is full");
             // Until the other has heard it.
-            let _ = link.gather("the end", &[], Duration::from_secs(5));
+            let _ = link.gather("the end", &[], Duration::from_secs(1));
             return None;
         }
         let error = runtime.read_f32(a.r(), 1).expect_err("the other has failed");

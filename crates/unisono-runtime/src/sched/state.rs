@@ -250,9 +250,12 @@ impl State {
 
     fn begin(&mut self, s: &Scheduler, device: usize, queue: usize, index: u64) -> Job {
         // SAFETY: as in `ready`, which has just returned this index.
-        let tiles = unsafe { s.logs[queue].entry(index) }.tiles;
+        let entry = unsafe { s.logs[queue].entry(index) };
+        let tiles = entry.tiles;
+        // One worker begins an exchange, and none joins it.
+        let taken = if entry.scope == Scope::Process { tiles } else { 0 };
         // Nobody is in the run yet; those who join do so under the lock, which publishes this.
-        s.handed_out[device][queue].0.store(0, Ordering::Relaxed);
+        s.handed_out[device][queue].0.store(taken, Ordering::Relaxed);
         self.devices[device].run[queue] = Some(Run {
             index,
             tiles,

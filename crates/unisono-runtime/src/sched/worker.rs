@@ -184,9 +184,6 @@ impl Scheduler {
         let entry = unsafe { self.logs[job.queue].entry(job.index) };
         let op = entry.task.op();
         if let (Task::Exchange(exchange), Some(wire)) = (&entry.task, &self.wire) {
-            self.handed_out[job.device][job.queue]
-                .0
-                .store(job.tiles, Ordering::Relaxed);
             wire.begin(job, exchange, self.arenas.all());
             return self.messages();
         }

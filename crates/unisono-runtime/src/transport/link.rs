@@ -41,9 +41,20 @@ impl Default for Settings {
 #[derive(Clone)]
 pub struct Link {
     shared: Arc<Shared>,
+    /// Ends the watcher with the last handle.
+    _handle: Arc<Handle>,
 }
 
-pub(super) struct Shared {
+struct Handle(Arc<Shared>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.stop();
+        lock(&self.0.line).leave();
+    }
+}
+
+struct Shared {
     rank: usize,
     size: usize,
     name: String,
@@ -153,7 +164,10 @@ impl Link {
             .spawn(move || watched.watch())
             .map_err(|error| TransportError::Absent(format!("no thread to watch the other processes: {error}")))?;
         *lock(&shared.watcher) = Some(thread);
-        Ok(Link { shared })
+        Ok(Link {
+            _handle: Arc::new(Handle(Arc::clone(&shared))),
+            shared,
+        })
     }
 
     /// The number of this process, from 0.
@@ -343,12 +357,6 @@ impl Link {
         let mut line = self.line();
         line.leave();
         line.transport.finish()
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        lock(&self.line).leave();
     }
 }
 
