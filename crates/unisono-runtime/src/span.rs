@@ -257,7 +257,13 @@ fn brought(view: &View, op: &dyn Op, grouped: &Grouped) -> Vec<Message> {
 fn lists(view: &View, s: &Spanning, grouped: &Grouped) -> Vec<Message> {
     let tree = s.tree();
     let mut messages = Vec::new();
-    each_pair(view, grouped, &mut |parts, own, other, device| {
+    each_pair(view, grouped, &mut |pair| {
+        let Pair {
+            parts,
+            own,
+            other,
+            device,
+        } = pair;
         let (mine, theirs) = (&parts[own], &parts[other]);
         let (list, slot) = s.list_of(mine);
         let wanted = s.finished_by(other, parts.len());
@@ -289,7 +295,13 @@ fn lists(view: &View, s: &Spanning, grouped: &Grouped) -> Vec<Message> {
 /// Every part gives the elements that it has finished to the others.
 fn results(view: &View, s: &Spanning, grouped: &Grouped) -> Vec<Message> {
     let mut messages = Vec::new();
-    each_pair(view, grouped, &mut |parts, own, other, device| {
+    each_pair(view, grouped, &mut |pair| {
+        let Pair {
+            parts,
+            own,
+            other,
+            device,
+        } = pair;
         for (part, sends) in [(own, true), (other, false)] {
             let range = s.finished_by(part, parts.len());
             messages.push(Message {
@@ -304,9 +316,19 @@ fn results(view: &View, s: &Spanning, grouped: &Grouped) -> Vec<Message> {
     messages
 }
 
-/// Calls `see` with the parts of each group, the place among them of this process's and of another's, and this process's first
-/// device in the group.
-fn each_pair(view: &View, grouped: &Grouped, see: &mut dyn FnMut(&[Part], usize, usize, usize)) {
+/// This process and another in a group.
+struct Pair<'a> {
+    parts: &'a [Part],
+    /// This process's part.
+    own: usize,
+    /// The other's.
+    other: usize,
+    /// This process's first device in the group.
+    device: usize,
+}
+
+/// Calls `see` for each group of this process and each other process in it.
+fn each_pair(view: &View, grouped: &Grouped, see: &mut dyn FnMut(Pair<'_>)) {
     let rank = view.processes().rank();
     for (first, parts) in &grouped.groups {
         let Some(own) = parts.iter().position(|part| part.process == rank) else {
@@ -314,7 +336,12 @@ fn each_pair(view: &View, grouped: &Grouped, see: &mut dyn FnMut(&[Part], usize,
         };
         let device = view.device(first + parts[own].members.start * grouped.axis.stride);
         for other in (0..parts.len()).filter(|other| *other != own) {
-            see(parts, own, other, device);
+            see(Pair {
+                parts,
+                own,
+                other,
+                device,
+            });
         }
     }
 }

@@ -22,13 +22,11 @@ impl Scheduler {
         if self.failed.load(Ordering::Relaxed) {
             return wire.give_up();
         }
-        match wire.look() {
-            Ok(ended) => ended,
-            Err((job, error)) => {
-                self.fail(error);
-                Some(job)
-            }
+        let landed = wire.look()?;
+        if let Err(error) = landed.outcome {
+            self.fail(error);
         }
+        Some(landed.job)
     }
 
     /// A worker looks after messages between two tiles, now and then.

@@ -34,6 +34,13 @@ struct Air {
     counts: [Vec<u32>; 2],
 }
 
+/// An exchange that is over.
+pub(super) struct Landed {
+    /// The entry to end.
+    pub(super) job: Job,
+    pub(super) outcome: Result<(), RuntimeError>,
+}
+
 /// An exchange on its way.
 struct Flight {
     job: Job,
@@ -140,30 +147,32 @@ impl Wire {
     }
 
     /// Looks after the messages, unless another thread does. Returns an entry whose exchange is over.
-    pub(super) fn look(&self) -> Result<Option<Job>, (Job, RuntimeError)> {
+    pub(super) fn look(&self) -> Option<Landed> {
         let mut air = match self.air.try_lock() {
             Ok(air) => air,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::WouldBlock) => return None,
         };
         let Some(mut line) = self.link.try_line() else {
-            return Ok(None);
+            return None;
         };
-        air.flights.reserve(1);
         let waiting = std::mem::take(&mut *lock(&self.waiting));
-        let mut outcome = air.look(line.transport.as_mut(), waiting);
+        let mut landed = air.look(line.transport.as_mut(), waiting);
         drop(line);
-        if let Ok(None) = outcome
+        if landed.is_none()
             && let Some(error) = self.complaint(&air)
             && let Some(flight) = air.flights.pop()
         {
             air.cancel(self.link.line().transport.as_mut(), &flight);
-            outcome = Err((flight.job, error));
+            landed = Some(Landed {
+                job: flight.job,
+                outcome: Err(error),
+            });
         }
-        if !matches!(outcome, Ok(None)) {
+        if landed.is_some() {
             self.flights.fetch_sub(1, Ordering::SeqCst);
         }
-        outcome
+        landed
     }
 
     /// Gives up everything that is on its way; returns an entry to end, until there is none.
@@ -208,31 +217,34 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Air {
-    fn look(
-        &mut self,
-        transport: &mut dyn Transport,
-        waiting: Vec<Flight>,
-    ) -> Result<Option<Job>, (Job, RuntimeError)> {
+    fn look(&mut self, transport: &mut dyn Transport, waiting: Vec<Flight>) -> Option<Landed> {
         for mut flight in waiting {
-            let begun = self.post(transport, &mut flight);
-            let job = flight.job;
+            let posted = self.post(transport, &mut flight);
+            if let Err(error) = posted {
+                self.cancel(transport, &flight);
+                return Some(Landed {
+                    job: flight.job,
+                    outcome: Err(error.into()),
+                });
+            }
             self.flights.push(flight);
-            begun.map_err(|error| (job, error.into()))?;
         }
         for index in 0..self.flights.len() {
-            let over = is_over(transport, &mut self.flights[index]);
-            match over {
-                Ok(false) => {}
-                Ok(true) => return Ok(Some(self.flights.swap_remove(index).job)),
-                Err(error) => {
-                    // Posted already; what is still open is cancelled.
-                    let flight = self.flights.swap_remove(index);
-                    self.cancel(transport, &flight);
-                    return Err((flight.job, error));
-                }
+            let outcome = match is_over(transport, &mut self.flights[index]) {
+                Ok(false) => continue,
+                Ok(true) => Ok(()),
+                Err(error) => Err(error),
+            };
+            let flight = self.flights.swap_remove(index);
+            if outcome.is_err() {
+                self.cancel(transport, &flight);
             }
+            return Some(Landed {
+                job: flight.job,
+                outcome,
+            });
         }
-        Ok(None)
+        None
     }
 
     /// Hands the messages of an exchange to the transport.
