@@ -5,9 +5,13 @@
 
 mod error;
 mod memory;
+pub mod mpi;
+mod world;
 
 pub use error::TransportError;
 pub use memory::Memory;
+pub use mpi::Mpi;
+pub use world::{Given, Source, World};
 
 /// A message on its way, as its [`Transport`] numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
