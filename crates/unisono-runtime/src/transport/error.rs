@@ -73,12 +73,4 @@ pub enum TransportError {
         /// Bytes expected.
         expected: usize,
     },
-    /// A message does not fit, and the engine does not say how long it is.
-    #[error("a message from rank {peer} is longer than the {expected} bytes expected")]
-    Longer {
-        /// Who sent it.
-        peer: usize,
-        /// Bytes expected.
-        expected: usize,
-    },
 }

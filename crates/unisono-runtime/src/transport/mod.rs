@@ -7,10 +7,14 @@ pub(crate) mod control;
 mod error;
 mod link;
 mod memory;
+pub mod mpi;
+mod world;
 
 pub use error::TransportError;
 pub use link::{Failure, Link, Settings};
 pub use memory::Memory;
+pub use mpi::Mpi;
+pub use world::{Given, Source, World};
 
 /// A message on its way, as its [`Transport`] numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
