@@ -7,6 +7,7 @@
 use crate::isa::Isa;
 use crate::order::Tree;
 use crate::scratch::Scratch;
+use std::ops::Range;
 
 /// Elements that are combined at once, so that the stack stays in the first cache.
 const CHUNK: usize = 1024;
@@ -80,8 +81,52 @@ pub fn combine<'a>(
     }
 }
 
-/// Runs the stack machine for one chunk: the bottom of the stack is `bottom`, the entries above it lie in `above`.
+/// Combines neighbouring shares as far as that goes without what is before and after them: `put` gets the spans that result, bottom up
+/// by number, piece by piece: the number, the first element of the piece, its values. Elements `range` are worked out.
+///
+/// The order is that of [`combine`], so finishing the sum from such lists gives the same bits; nothing is added to zero here.
+///
+/// # Panics
+/// If the parts are not neighbours: a bug in unisono.
+pub fn combine_spans<'a>(
+    tree: &Tree,
+    parts: usize,
+    part: &dyn Fn(usize) -> Part<'a>,
+    range: Range<usize>,
+    put: &mut dyn FnMut(usize, usize, &[f32]),
+    scratch: &mut Scratch,
+) {
+    let (deepest, left) = depths(tree, parts, part);
+    let chunk = CHUNK.min(range.len());
+    let stack = scratch.floats(deepest * chunk);
+    for start in range.clone().step_by(CHUNK) {
+        let width = CHUNK.min(range.end - start);
+        let (bottom, above) = stack.split_at_mut(chunk);
+        push_spans(tree, parts, part, start, &mut bottom[..width], above);
+        put(0, start, &bottom[..width]);
+        for index in 1..left {
+            put(index, start, &above[(index - 1) * width..][..width]);
+        }
+    }
+}
+
+/// Runs the stack machine for one chunk of a whole sum, and adds zero to it.
 fn push_all<'a>(
+    tree: &Tree,
+    parts: usize,
+    part: &dyn Fn(usize) -> Part<'a>,
+    from: usize,
+    bottom: &mut [f32],
+    above: &mut [f32],
+) {
+    push_spans(tree, parts, part, from, bottom, above);
+    for o in bottom {
+        *o += 0.0;
+    }
+}
+
+/// Runs the stack machine for one chunk: the bottom of the stack is `bottom`, the entries above it lie in `above`.
+fn push_spans<'a>(
     tree: &Tree,
     parts: usize,
     part: &dyn Fn(usize) -> Part<'a>,
@@ -114,9 +159,6 @@ fn push_all<'a>(
             }
         }
     }
-    for o in bottom {
-        *o += 0.0;
-    }
 }
 
 fn entry<'s>(bottom: &'s mut [f32], above: &'s mut [f32], index: usize) -> &'s mut [f32] {
@@ -139,6 +181,19 @@ fn is_single(tree: &Tree, part: &Part<'_>) -> bool {
 
 /// Checks that the parts are neighbours whose union is one span; returns how deep the stack grows.
 fn check<'a>(tree: &Tree, parts: usize, part: &dyn Fn(usize) -> Part<'a>) -> usize {
+    let (deepest, depth) = depths(tree, parts, part);
+    assert!(
+        depth == 1,
+        "bug in unisono: the shares {}..{} of a sum over {} items combine to {depth} spans, not one",
+        part(0).open,
+        part(parts - 1).end,
+        tree.count()
+    );
+    deepest
+}
+
+/// Checks that the parts are neighbours; returns how deep the stack grows, and how many spans are left on it.
+fn depths<'a>(tree: &Tree, parts: usize, part: &dyn Fn(usize) -> Part<'a>) -> (usize, usize) {
     assert!(parts > 0, "bug in unisono: combine of no parts");
     let open = part(0).open;
     let (mut end, mut depth, mut deepest) = (open, 0, 0);
@@ -151,12 +206,7 @@ fn check<'a>(tree: &Tree, parts: usize, part: &dyn Fn(usize) -> Part<'a>) -> usi
             deepest = deepest.max(depth);
         }
     }
-    assert!(
-        depth == 1,
-        "bug in unisono: the shares {open}..{end} of a sum over {} items combine to {depth} spans, not one",
-        tree.count()
-    );
-    deepest
+    (deepest, depth)
 }
 
 /// Copies the rows `rows_from..rows_to` from their owners: `out[row] = part(owner(row))[row]`, zeros where no part owns

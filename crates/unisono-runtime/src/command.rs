@@ -54,6 +54,13 @@ pub trait Op: Debug {
         None
     }
 
+    /// Whether the member at position `target` of a group reads what the one at `source` holds; where they belong to different
+    /// processes, it is sent.
+    fn sends(&self, source: usize, target: usize) -> bool {
+        let _ = (source, target);
+        true
+    }
+
     /// What it costs each device.
     fn cost(&self, mesh: &Mesh) -> Cost;
 

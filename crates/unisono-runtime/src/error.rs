@@ -1,5 +1,6 @@
 //! What can go wrong below the tensors.
 
+use crate::transport::TransportError;
 use unisono_mesh::MeshError;
 
 /// Errors of the runtime. The messages are complete sentences for the user.
@@ -73,6 +74,28 @@ pub enum RuntimeError {
         /// The command, the buffer and both meshes, and what to do.
         String,
     ),
+    /// Messages between processes failed.
+    #[error(transparent)]
+    Transport(
+        /// What failed.
+        #[from]
+        TransportError,
+    ),
+    /// Another process runs another program.
+    #[error(
+        "this process and rank {peer} run different programs: at {what}, {here} commands were issued here and {there} there, and they are \
+         not the same"
+    )]
+    Diverged {
+        /// The other process.
+        peer: usize,
+        /// The command at which they met.
+        what: String,
+        /// Commands issued by this process.
+        here: u64,
+        /// Commands issued by the other.
+        there: u64,
+    },
     /// A mesh that cannot be cut out of another.
     #[error(transparent)]
     Mesh(

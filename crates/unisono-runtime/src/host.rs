@@ -3,10 +3,12 @@
 use crate::buffer::{BufferRef, Dtype, Kind};
 use crate::command::{Cost, Op};
 use crate::error::RuntimeError;
+use crate::exchange::Mark;
 use crate::ledger::Ledger;
 use crate::queue::Queue;
 use crate::report::{Phase, Report};
 use crate::sched::{Entry, HostGoal, Scope, Worker, Workers, Writer};
+use crate::span::Groups;
 use crate::task::{Recorded, Task, Undefine};
 use crate::trace::Capture;
 use crate::traffic::{Pattern, TrafficBook};
@@ -24,8 +26,14 @@ pub(crate) struct Host {
     /// Busy time that earlier reports have shown.
     shown: [Duration; Phase::ALL.len()],
     pub(crate) hash: u64,
+    /// Commands issued.
+    commands: u64,
+    /// How collectives lie in the processes.
+    pub(crate) groups: Groups,
     pub(crate) record: Option<Vec<Recorded>>,
     cpu: Option<Cpu>,
+    /// The first device of this process.
+    first: usize,
     /// Entries put in each queue.
     pub(crate) issued: [u64; 2],
     /// What collectives have carried, and how devices are joined.
@@ -49,7 +57,7 @@ struct Cpu {
 impl Host {
     /// A host with memory of `capacity` elements and at most `limit` bytes on each device, and the devices unless it
     /// only accounts.
-    pub(crate) fn new(capacity: usize, limit: Option<u64>, cpu: Option<(Workers, [Writer; 2])>) -> Host {
+    pub(crate) fn new(capacity: usize, limit: Option<u64>, first: usize, cpu: Option<(Workers, [Writer; 2])>) -> Host {
         Host {
             ledger: Ledger::new(capacity, limit),
             phase: Phase::default(),
@@ -57,12 +65,15 @@ impl Host {
             since: Instant::now(),
             shown: Default::default(),
             hash: 0,
+            commands: 0,
+            groups: Groups::new(),
             record: None,
             cpu: cpu.map(|(workers, writers)| Cpu {
                 worker: workers.host_worker(),
                 workers,
                 writers,
             }),
+            first,
             issued: [0; 2],
             traffic: TrafficBook::default(),
             pattern: Pattern::default(),
@@ -91,7 +102,7 @@ impl Host {
         let buffer = self.ledger.alloc(view, dtype, len, kind, self.phase)?;
         // Not part of the program, so neither booked nor recorded.
         if cfg!(debug_assertions) && self.cpu.is_some() && self.capture.is_none() {
-            self.enqueue(view, Queue::Compute, Task::Undefine(Undefine { buffer }), Phase::Other);
+            self.enqueue_here(view, Queue::Compute, Task::Undefine(Undefine { buffer }), Phase::Other);
         }
         Ok(buffer)
     }
@@ -122,6 +133,7 @@ impl Host {
         hash.view(view);
         hash.command(op, queue, cost);
         self.hash = hash.0;
+        self.commands += 1;
         if let Some(record) = &mut self.record {
             record.push(Recorded {
                 queue,
@@ -129,12 +141,23 @@ impl Host {
                 task: task.clone(),
             });
         }
-        self.enqueue(view, queue, task, phase);
+        if view.processes().size() > 1 && self.enqueue_spanning(view, queue, &task, phase)? {
+            return Ok(());
+        }
+        self.enqueue_here(view, queue, task, phase);
         Ok(())
     }
 
-    /// Finds what the task must wait for and hands it to the devices.
-    fn enqueue(&mut self, view: &Arc<View>, queue: Queue, task: Task, phase: Phase) {
+    /// The place that the program is at.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark {
+            commands: self.commands,
+            hash: self.hash,
+        }
+    }
+
+    /// Finds what the task must wait for and hands it to the devices of this process.
+    pub(crate) fn enqueue_here(&mut self, view: &Arc<View>, queue: Queue, task: Task, phase: Phase) {
         let op = task.op();
         let tiles = op.tiles();
         if tiles == 0 {
@@ -148,10 +171,23 @@ impl Host {
         op.writes(&mut |buffer| wait = wait.max(ledger.write(buffer, queue as usize, index, op.name())));
         self.issued[queue as usize] += 1;
         let scope = match &task {
-            Task::Download(download) => Scope::Only(download.device),
+            Task::Download(download) => Scope::Only {
+                lane: self.lane(view, download.device),
+                place: download.device,
+            },
+            Task::Exchange(_) => Scope::Process,
             task => Scope::of(task.op().group(), view.mesh()),
         };
         self.write_entry(queue, task, view, scope, tiles, wait, phase);
+    }
+
+    /// The device that does what concerns one place: that very device, or the first of this process where another carries it.
+    pub(crate) fn lane(&self, view: &View, place: usize) -> usize {
+        let device = view.device(place);
+        match view.processes().is_here(device) {
+            true => device,
+            false => self.first,
+        }
     }
 
     /// Hands an entry to the devices, once there is room.
@@ -192,11 +228,11 @@ impl Host {
         }
     }
 
-    /// The goal that the last entry of `queue` has ended on `device`.
-    pub(crate) fn last_on(&self, queue: Queue, device: usize) -> HostGoal {
+    /// The goal that the last entry of `queue` has ended on the device that does what concerns a place.
+    pub(crate) fn last_on(&self, queue: Queue, view: &View, place: usize) -> HostGoal {
         HostGoal {
             everywhere: [0; 2],
-            on: Some((device, queue as usize, self.issued[queue as usize])),
+            on: Some((self.lane(view, place), queue as usize, self.issued[queue as usize])),
         }
     }
 

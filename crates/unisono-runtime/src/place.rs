@@ -2,10 +2,11 @@
 
 use crate::buffer::{BufferRef, Dtype};
 use crate::command::Op;
+use crate::processes::Part;
 use crate::view::View;
 use unisono_kernels::element::{Bf16, Floats, FloatsMut, OutFloats};
 use unisono_kernels::out::Out;
-use unisono_mesh::Mesh;
+use unisono_mesh::{AxisHandle, Mesh};
 
 /// One device's arena: the base address, aligned to 64 bytes, and its length in four-byte elements.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +48,22 @@ impl<'a> Place<'a> {
             arenas,
             op,
         }
+    }
+
+    /// Whether this process carries the device at `place`. A collective may read any member's buffers, those of other processes as
+    /// they were sent; what it writes on devices that are not here is nobody's.
+    pub fn is_here(&self, place: usize) -> bool {
+        self.view.is_here(place)
+    }
+
+    /// The processes' parts of the group of `axis` that this place is the first of.
+    pub(crate) fn parts(&self, axis: AxisHandle) -> Vec<Part> {
+        self.view.parts(axis, self.device)
+    }
+
+    /// The number of this process.
+    pub(crate) fn process(&self) -> usize {
+        self.view.processes().rank()
     }
 
     /// The floats of `buffer` on this device.

@@ -7,11 +7,13 @@ use crate::error::RuntimeError;
 use crate::host::Host;
 use crate::machine;
 use crate::options::{Backend, Options};
+use crate::processes::Processes;
 use crate::queue::Queue;
 use crate::report::{Phase, Report};
 use crate::sched::{HostGoal, Setup, Workers};
 use crate::task::{Download, Recorded, Task, Upload};
 use crate::transfer::HostData;
+use crate::transport::Link;
 use crate::view::View;
 use std::cell::{Cell, RefCell, RefMut};
 use std::ops::Deref;
@@ -34,6 +36,7 @@ pub struct Runtime {
 struct Inner {
     /// Views made so far.
     views: Cell<u32>,
+    processes: Processes,
     backend: Backend,
     workers: usize,
     isa: Isa,
@@ -60,6 +63,30 @@ impl Runtime {
     /// # Errors
     /// As [`Runtime::new`]; [`RuntimeError::Setting`] for a view of only some of a system's devices.
     pub fn on(system: MeshView, options: Options) -> Result<Runtime, RuntimeError> {
+        Runtime::open(system, options, Processes::one(), None)
+    }
+
+    /// Opens the devices of a system that several processes carry; each of them runs the same program on the whole of it.
+    ///
+    /// What a program does with devices is done by the process that carries them; a value that it reads comes from there to all.
+    ///
+    /// # Errors
+    /// As [`Runtime::on`].
+    pub fn between(
+        system: MeshView,
+        options: Options,
+        processes: Processes,
+        link: Link,
+    ) -> Result<Runtime, RuntimeError> {
+        Runtime::open(system, options, processes, Some(link))
+    }
+
+    fn open(
+        system: MeshView,
+        options: Options,
+        processes: Processes,
+        link: Option<Link>,
+    ) -> Result<Runtime, RuntimeError> {
         if !system.is_whole() {
             return Err(RuntimeError::Setting(format!(
                 "{system:?} is a part of the system {}; open that, and cut submeshes out of it",
@@ -90,30 +117,35 @@ impl Runtime {
                 Isa::detect().name()
             )));
         }
+        let here = processes.here(devices);
+        let first = here[0];
         let host = match options.backend {
-            Backend::Null => Host::new(usize::MAX / 8, options.memory_limit, None),
+            Backend::Null => Host::new(usize::MAX / 8, options.memory_limit, first, None),
             Backend::Cpu => {
                 let limit = options
                     .memory_limit
-                    .or_else(|| machine::memory().map(|bytes| bytes / devices as u64))
+                    .or_else(|| machine::memory().map(|bytes| bytes / here.len() as u64))
                     .unwrap_or(DEFAULT_MEMORY);
                 // Room for the gaps between blocks: address space costs nothing.
                 let arenas = Arenas::reserve(devices, limit.saturating_mul(2).saturating_add(SLACK))?;
                 let capacity = arenas.all()[0].len;
                 let (workers, writers) = Workers::start(Setup {
                     arenas,
+                    processes: processes.clone(),
+                    link,
                     isa,
                     workers,
                     cores,
                     queue_depth: options.queue_depth,
                     pin: options.pin,
                 })?;
-                Host::new(capacity, Some(limit), Some((workers, writers)))
+                Host::new(capacity, Some(limit), first, Some((workers, writers)))
             }
         };
         Ok(Runtime {
-            view: Arc::new(View::new(0, system)),
+            view: Arc::new(View::new(0, system, processes.clone())),
             inner: Rc::new(Inner {
+                processes,
                 views: Cell::new(1),
                 backend: options.backend,
                 workers: if options.backend == Backend::Cpu { workers } else { 0 },
@@ -150,7 +182,7 @@ impl Runtime {
         self.inner.views.set(id + 1);
         Ok(Runtime {
             inner: Rc::clone(&self.inner),
-            view: Arc::new(View::new(id, view)),
+            view: Arc::new(View::new(id, view, self.inner.processes.clone())),
         })
     }
 
@@ -195,6 +227,11 @@ impl Runtime {
     /// Who consumes the commands.
     pub fn backend(&self) -> Backend {
         self.inner.backend
+    }
+
+    /// The processes that carry the devices.
+    pub fn processes(&self) -> &Processes {
+        &self.inner.processes
     }
 
     /// Workers, the host thread among them; none on the null backend.
@@ -291,6 +328,22 @@ impl Runtime {
         self.fetch(Download::new(from, device, room))
     }
 
+    /// As [`Runtime::read_later_into`] for one process alone; [`Pending::wait`] gives the others nothing, at once. All processes call it.
+    ///
+    /// # Errors
+    /// As [`Runtime::read_later`].
+    pub fn read_later_at(
+        &self,
+        from: BufferRef,
+        device: usize,
+        process: usize,
+        room: Vec<f32>,
+    ) -> Result<Pending, RuntimeError> {
+        let mut download = Download::new(from, device, room);
+        download.reader = Some(process);
+        self.fetch(download)
+    }
+
     /// Waits for the elements of `from` on one device, as bytes.
     ///
     /// # Errors
@@ -310,8 +363,14 @@ impl Runtime {
         if self.inner.backend == Backend::Null {
             return Err(RuntimeError::NoValues);
         }
+        let is_mine = download
+            .reader
+            .is_none_or(|reader| reader == self.inner.processes.rank());
         Ok(Pending {
-            goal: self.host().last_on(Queue::Transfer, self.view.device(device)),
+            goal: match is_mine {
+                true => self.host().last_on(Queue::Transfer, &self.view, device),
+                false => HostGoal::default(),
+            },
             download,
             runtime: self.clone(),
         })

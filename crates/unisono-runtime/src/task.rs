@@ -2,6 +2,7 @@
 
 use crate::buffer::{BufferRef, Dtype};
 use crate::command::{Command, Cost, Op};
+use crate::exchange::Exchange;
 use crate::place::Place;
 use crate::queue::Queue;
 use crate::report::Phase;
@@ -27,6 +28,8 @@ pub enum Task {
     Upload(Upload),
     /// Values to the host.
     Download(Download),
+    /// Messages to and from other processes.
+    Exchange(Exchange),
     /// Fresh memory made to show, in debug builds, that nobody has written it.
     Undefine(Undefine),
 }
@@ -38,6 +41,7 @@ impl Task {
             Task::Command(command) => command.op(),
             Task::Upload(op) => op,
             Task::Download(op) => op,
+            Task::Exchange(op) => op,
             Task::Undefine(op) => op,
         }
     }
@@ -156,6 +160,8 @@ pub struct Download {
     pub from: BufferRef,
     /// The device that has them.
     pub device: usize,
+    /// The only process that wants them, where not all do.
+    pub(crate) reader: Option<usize>,
     /// Whether the elements are wanted as they are, and not as floats.
     raw: bool,
     landed: Arc<Mutex<Landed>>,
@@ -177,6 +183,7 @@ impl Download {
         Download {
             from,
             device,
+            reader: None,
             raw: false,
             landed: Arc::new(Mutex::new(Landed {
                 values: room,
@@ -191,6 +198,7 @@ impl Download {
         Download {
             from,
             device,
+            reader: None,
             raw: true,
             landed: Arc::new(Mutex::new(Landed {
                 values: Vec::new(),

@@ -175,6 +175,12 @@ impl Host {
 
     /// Keeps a command. The caller has made sure that a capture is on.
     pub(crate) fn capture_task(&mut self, view: &Arc<View>, task: Task) -> Result<(), RuntimeError> {
+        if self.spans(view, task.op()) {
+            return Err(RuntimeError::Trace(format!(
+                "{} meets other processes, which a trace cannot hold yet; capture what one process does",
+                task.op().name()
+            )));
+        }
         let Some(capture) = &mut self.capture else {
             unreachable!("bug in unisono: a command is captured without a capture");
         };

@@ -1,7 +1,8 @@
 //! Which devices a command is for.
 
+use crate::processes::{Part, Processes, parts};
 use std::sync::atomic::{AtomicBool, Ordering};
-use unisono_mesh::{Mesh, MeshView};
+use unisono_mesh::{AxisHandle, Mesh, MeshView};
 
 /// A mesh over some of the runtime's devices, as the scheduler looks at it: which device stands at a place, and where a device
 /// stands.
@@ -11,13 +12,14 @@ pub(crate) struct View {
     view: MeshView,
     /// Place of each device of the runtime, or [`NOWHERE`]; empty where every device stands at the place of its own number.
     places: Box<[u32]>,
+    processes: Processes,
     closed: AtomicBool,
 }
 
 const NOWHERE: u32 = u32::MAX;
 
 impl View {
-    pub(crate) fn new(id: u32, view: MeshView) -> View {
+    pub(crate) fn new(id: u32, view: MeshView, processes: Processes) -> View {
         let mut places = Vec::new();
         if !view.is_whole() {
             places = vec![NOWHERE; view.system_shape().num_devices()];
@@ -30,6 +32,7 @@ impl View {
             id,
             view,
             places: places.into(),
+            processes,
             closed: AtomicBool::new(false),
         }
     }
@@ -60,6 +63,26 @@ impl View {
                 .filter(|place| *place != NOWHERE)
                 .map(|place| place as usize),
         }
+    }
+
+    /// Which process carries which device.
+    pub(crate) fn processes(&self) -> &Processes {
+        &self.processes
+    }
+
+    /// Whether this process carries the device at a place.
+    pub(crate) fn is_here(&self, place: usize) -> bool {
+        self.processes.is_here(self.device(place))
+    }
+
+    /// The process of the device at a place.
+    pub(crate) fn process(&self, place: usize) -> usize {
+        self.processes.of(self.device(place))
+    }
+
+    /// The processes' parts of the group that begins with place `first`.
+    pub(crate) fn parts(&self, axis: AxisHandle, first: usize) -> Vec<Part> {
+        parts(axis, first, |place| self.process(place))
     }
 
     /// Whether commands are refused.

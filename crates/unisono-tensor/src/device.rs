@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
 use unisono_kernels::philox::Stream;
 use unisono_mesh::{AxisHandle, Mesh, MeshView};
-use unisono_runtime::{Buffer, Leak, Options, Runtime, Trace};
+use unisono_runtime::transport::Link;
+use unisono_runtime::{Buffer, Leak, Options, Processes, Runtime, Trace};
 
 /// Sender, receiver and tag of a message; devices by their numbers in the system.
 pub(crate) type Ends = (usize, usize, u64);
@@ -96,6 +97,14 @@ impl MeshDevice {
     /// What [`Runtime::on`] says.
     pub fn open_system(system: MeshView, options: Options) -> Result<MeshDevice> {
         Ok(MeshDevice::of(Runtime::on(system, options)?))
+    }
+
+    /// Opens the devices of a system that several processes carry, each of which runs this program.
+    ///
+    /// # Errors
+    /// What [`Runtime::between`] says.
+    pub fn open_between(system: MeshView, options: Options, processes: Processes, link: Link) -> Result<MeshDevice> {
+        Ok(MeshDevice::of(Runtime::between(system, options, processes, link)?))
     }
 
     /// One device on this machine's cores.

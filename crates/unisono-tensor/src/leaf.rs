@@ -186,7 +186,8 @@ impl WeightGrad {
         let size = tensor.meta().len();
         let first = self.target.buffer.part(0, size);
         if let Some(axis) = rows.axis {
-            tensor.device().runtime().issue(AllReduce {
+            // Beside the backward pass that still runs: each sum waits for the commands that add to it, and for no others.
+            tensor.device().runtime().issue_transfer(AllReduce {
                 axis,
                 reduction: Reduction::Sum { units: rows.total },
                 from: self.target.buffer,
@@ -319,7 +320,8 @@ impl Leaf {
 /// # Errors
 /// A sum to which micro-batches are missing.
 pub fn sync_gradients(leaves: &[&Tensor]) -> Result<()> {
-    for tensor in leaves {
+    // The backward pass ends with the first layers, so their sums come last.
+    for tensor in leaves.iter().rev() {
         let Some(leaf) = &tensor.inner.leaf else { continue };
         if leaf.ready.borrow().is_some() {
             continue;

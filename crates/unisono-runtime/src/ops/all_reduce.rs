@@ -52,6 +52,12 @@ pub(crate) fn members(axis: AxisHandle, first: usize) -> impl Iterator<Item = us
     (0..axis.size).map(move |i| first + i * axis.stride)
 }
 
+/// The members of a group that this process carries, each with its position on the axis: those that a collective writes.
+pub(crate) fn here<'a>(place: &'a Place<'_>, axis: AxisHandle) -> impl Iterator<Item = (usize, usize)> + 'a {
+    let members = members(axis, place.device).enumerate();
+    members.filter(|(_, device)| place.is_here(*device))
+}
+
 impl Reduction {
     /// Works out the elements from `from` on, as many as `result` holds, of the values that the members of a group have in
     /// `buffer`, slot after slot of `slot` elements.
@@ -90,13 +96,18 @@ impl Reduction {
                     slot,
                 };
                 combine(scratch.isa(), &tree, axis.size, &part, from, len, result, scratch);
-                if matches!(self, Reduction::Mean { .. }) {
-                    let n = axis.size as f32;
-                    result.iter_mut().for_each(|sum| *sum /= n);
-                }
+                self.divide(axis, result);
             }
             Reduction::Max => best(|value, best| value > best),
             Reduction::Min => best(|value, best| value < best),
+        }
+    }
+
+    /// Makes means of complete sums, where means are wanted.
+    pub(crate) fn divide(self, axis: AxisHandle, sums: &mut [f32]) {
+        if matches!(self, Reduction::Mean { .. }) {
+            let n = axis.size as f32;
+            sums.iter_mut().for_each(|sum| *sum /= n);
         }
     }
 
@@ -158,7 +169,7 @@ impl Op for AllReduce {
             result.floats(),
             scratch,
         );
-        for device in members(self.axis, place.device) {
+        for (_, device) in here(place, self.axis) {
             let to = place.write_floats_on(device, self.to, range.start, range.len());
             cast(scratch.isa(), &*result.floats(), to);
         }
@@ -209,7 +220,7 @@ impl Op for RingSum {
                 *sum += value;
             }
         }
-        for device in members(self.axis, place.device) {
+        for (_, device) in here(place, self.axis) {
             place
                 .write_on(device, self.buffer, 0, len)
                 .copy_from_slice(result.floats());

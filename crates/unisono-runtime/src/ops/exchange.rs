@@ -2,7 +2,7 @@
 //!
 //! What the elements are plays no part.
 
-use super::all_reduce::members;
+use super::all_reduce::{here, members};
 use super::gather::carry;
 use super::{chunks, row_tiles, tile_rows};
 use crate::buffer::BufferRef;
@@ -91,7 +91,7 @@ impl Op for AllToAll {
             let [from_row, to_row] = self.row(row);
             for (i, sender) in members(self.axis, place.device).enumerate() {
                 let source = place.u8_on(sender, self.from);
-                for (j, receiver) in members(self.axis, place.device).enumerate() {
+                for (j, receiver) in here(place, self.axis) {
                     let at = size * (from_row + j * self.from_part);
                     place
                         .write_u8_on(receiver, self.to, to_row + i * self.to_part, self.run)
@@ -130,6 +130,10 @@ impl Op for Shift {
 
     fn group(&self) -> Option<Group> {
         Some(Group::Along(self.axis))
+    }
+
+    fn sends(&self, source: usize, target: usize) -> bool {
+        (source + self.by) % self.axis.size == target
     }
 
     fn collective(&self) -> Option<(Collective, u64)> {
@@ -188,6 +192,10 @@ impl Op for PointToPoint {
 
     fn group(&self) -> Option<Group> {
         Some(Group::Along(self.axis))
+    }
+
+    fn sends(&self, source: usize, target: usize) -> bool {
+        (source, target) == (self.source, self.target)
     }
 
     fn collective(&self) -> Option<(Collective, u64)> {

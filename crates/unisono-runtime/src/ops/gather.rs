@@ -2,7 +2,7 @@
 //!
 //! Source and destination of each are of one kind; what the elements are plays no part.
 
-use super::all_reduce::members;
+use super::all_reduce::{here, members};
 use super::{chunk, chunks, part_tiles, row_tiles, tile_parts, tile_rows};
 use crate::buffer::BufferRef;
 use crate::command::{Cost, Group, Op};
@@ -49,6 +49,10 @@ impl Op for AllGather {
         Some(Group::Along(self.axis))
     }
 
+    fn sends(&self, _source: usize, target: usize) -> bool {
+        self.root.is_none_or(|root| root == target)
+    }
+
     fn collective(&self) -> Option<(Collective, u64)> {
         let collective = match self.root {
             Some(root) => Collective::Gather { root },
@@ -79,7 +83,7 @@ impl Op for AllGather {
             for (i, source) in members(self.axis, place.device).enumerate() {
                 let first = row * self.inner;
                 let from = &place.u8_on(source, self.from)[size * (first + part.start)..size * (first + part.end)];
-                for (j, device) in members(self.axis, place.device).enumerate() {
+                for (j, device) in here(place, self.axis) {
                     if self.root.is_none_or(|root| root == j) {
                         let to =
                             place.write_u8_on(device, self.to, row * width + i * self.inner + part.start, part.len());
@@ -105,7 +109,7 @@ pub(super) fn carry(
 ) {
     let range = chunk(tile, from.len);
     let size = from.dtype.bytes();
-    for (i, receiver) in members(axis, place.device).enumerate() {
+    for (i, receiver) in here(place, axis) {
         let source = place.u8_on(place.device + sender(i) * axis.stride, from);
         place
             .write_u8_on(receiver, to, range.start, range.len())
@@ -200,6 +204,10 @@ impl Op for Scatter {
         Some(Group::Along(self.axis))
     }
 
+    fn sends(&self, source: usize, _target: usize) -> bool {
+        source == self.root
+    }
+
     fn collective(&self) -> Option<(Collective, u64)> {
         Some((Collective::Scatter { root: self.root }, self.from.bytes()))
     }
@@ -222,7 +230,7 @@ impl Op for Scatter {
         let size = self.from.dtype.bytes();
         let from = place.u8_on(place.device + self.root * self.axis.stride, self.from);
         for (row, part) in tile_parts(tile, self.outer, self.inner, self.axis.size) {
-            for (i, device) in members(self.axis, place.device).enumerate() {
+            for (i, device) in here(place, self.axis) {
                 let at = size * (row * width + i * self.inner + part.start);
                 place
                     .write_u8_on(device, self.to, row * self.inner + part.start, part.len())
@@ -260,6 +268,10 @@ impl Op for Broadcast {
 
     fn group(&self) -> Option<Group> {
         Some(Group::Along(self.axis))
+    }
+
+    fn sends(&self, source: usize, _target: usize) -> bool {
+        source == self.root
     }
 
     fn collective(&self) -> Option<(Collective, u64)> {
@@ -343,7 +355,7 @@ impl Op for SelectRows {
         let ids = place.u32(self.ids);
         for row in tile_rows(tile, self.ids.len, self.cols) {
             let (at, owner) = (row * self.cols, ids[row] as usize / self.shard);
-            for device in members(self.axis, place.device) {
+            for (_, device) in here(place, self.axis) {
                 let mut to = place.write_floats_on(device, self.to, at, self.cols);
                 if owner < self.axis.size {
                     let source = place.device + owner * self.axis.stride;

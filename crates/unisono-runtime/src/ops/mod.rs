@@ -25,6 +25,7 @@ pub mod reduce;
 pub mod reduce_scatter;
 pub mod rope;
 pub mod softmax;
+pub(crate) mod span;
 pub mod swiglu;
 
 use crate::buffer::BufferRef;

@@ -1,6 +1,6 @@
 //! Reduce-scatter: every device of a group finishes its own part of a sum.
 
-use super::all_reduce::{Reduction, members};
+use super::all_reduce::{Reduction, here};
 use super::{bytes, part_tiles, tile_parts};
 use crate::buffer::BufferRef;
 use crate::command::{Cost, Group, Op};
@@ -71,7 +71,7 @@ impl Op for ReduceScatter {
     fn run(&self, place: &Place<'_>, tile: usize, scratch: &mut Scratch) {
         let width = self.inner * self.axis.size;
         for (row, part) in tile_parts(tile, self.outer, self.inner, self.axis.size) {
-            for (i, device) in members(self.axis, place.device).enumerate() {
+            for (i, device) in here(place, self.axis) {
                 let mut result = scratch.take_result(part.len());
                 let at = row * width + i * self.inner + part.start;
                 self.reduction

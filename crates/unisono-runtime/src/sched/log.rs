@@ -31,8 +31,16 @@ pub(crate) struct Entry {
 pub(crate) enum Scope {
     /// Each for itself.
     Each,
-    /// One alone; for the others the entry is nothing.
-    Only(usize),
+    /// One device of this process alone, by its number, with the memory of the device at a place of the view; for all others the entry
+    /// is nothing.
+    Only {
+        /// Which device does it.
+        lane: usize,
+        /// Whose memory is meant: the same device's, or that of one which another process carries.
+        place: usize,
+    },
+    /// All devices of this process together, of the view or not: what meets other processes.
+    Process,
     /// Groups of devices together: `size` devices, `stride` apart.
     Groups {
         /// Distance in places between neighbours in the group.
@@ -163,7 +171,10 @@ impl Writer {
             self.head - self.cleared < log.depth() as u64,
             "bug in unisono: a queue overflows"
         );
-        let (devices, tiles) = (entry.view.mesh().num_devices(), entry.tiles);
+        let (devices, tiles) = match entry.scope {
+            Scope::Each | Scope::Groups { .. } => (entry.view.mesh().num_devices(), entry.tiles),
+            Scope::Only { .. } | Scope::Process => (1, entry.tiles),
+        };
         // SAFETY: entry `head` is outside tail..head, its slot was cleared, and this is the only writer of the queue.
         unsafe { *log.slot(self.head).get() = Some(entry) };
         self.head += 1;

@@ -30,11 +30,14 @@
 //! **A kernel that panics** is caught; from then on entries end without being run, so that queues drain and the host gets the error
 //! at its next call.
 //!
-//! A transport between processes will be driven from [`Scheduler::find_work`]: by whoever has nothing to do.
+//! **Messages between processes** ([`wire`]) belong to entries of their own. A worker that takes one only begins its messages and goes
+//! on; the entry ends when they have come. Whoever has nothing to do looks after them, and workers between tiles now and then.
 
 mod log;
 mod park;
 mod state;
+mod watch;
+mod wire;
 mod worker;
 
 pub(crate) use log::{Entry, Scope, Writer};
@@ -43,15 +46,18 @@ pub(crate) use worker::Worker;
 
 use crate::arena::Arenas;
 use crate::error::RuntimeError;
+use crate::processes::Processes;
 use crate::report::Phase;
+use crate::transport::Link;
 use log::Log;
 use park::Parker;
 use state::State;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use unisono_kernels::isa::Isa;
+use wire::Wire;
 
 /// Keeps what different workers write on different cache lines.
 #[derive(Default)]
@@ -61,6 +67,12 @@ pub(crate) struct Padded<T>(pub(crate) T);
 /// What all workers share.
 pub(crate) struct Scheduler {
     arenas: Arenas,
+    /// The devices of this process, at least one.
+    here: Box<[usize]>,
+    /// The same, by device.
+    is_here: Box<[bool]>,
+    /// The way to other processes, where there are any.
+    wire: Option<Wire>,
     isa: Isa,
     logs: [Log; 2],
     state: Mutex<State>,
@@ -73,6 +85,11 @@ pub(crate) struct Scheduler {
     spinners: AtomicUsize,
     sleepers: AtomicUsize,
     spin_limit: usize,
+    /// Whether a worker that would sleep looks after messages.
+    watched: AtomicBool,
+    /// When a busy worker last looked after messages, in nanoseconds after `since`.
+    looked: Padded<AtomicU64>,
+    since: Instant,
     goal_met: AtomicBool,
     failed: AtomicBool,
     stop: AtomicBool,
@@ -90,6 +107,8 @@ pub(crate) struct Workers {
 /// How the scheduler is to be set up.
 pub(crate) struct Setup {
     pub(crate) arenas: Arenas,
+    pub(crate) processes: Processes,
+    pub(crate) link: Option<Link>,
     pub(crate) isa: Isa,
     pub(crate) workers: usize,
     pub(crate) cores: usize,
@@ -101,10 +120,14 @@ impl Workers {
     /// Starts the threads of workers 1 and up; the caller's thread becomes worker 0.
     pub(crate) fn start(setup: Setup) -> Result<(Workers, [Writer; 2]), RuntimeError> {
         let devices = setup.arenas.all().len();
+        let here = setup.processes.here(devices);
         let logs = [Log::new(setup.queue_depth), Log::new(setup.queue_depth)];
         let depth = logs[0].depth();
         let scheduler = Arc::new(Scheduler {
-            state: Mutex::new(State::new(devices, setup.workers, depth)),
+            state: Mutex::new(State::new(devices, here.len(), setup.workers, depth)),
+            is_here: (0..devices).map(|device| setup.processes.is_here(device)).collect(),
+            here: here.into(),
+            wire: setup.link.map(Wire::new),
             handed_out: (0..devices).map(|_| Default::default()).collect(),
             signal: Padded::default(),
             // At first no device has anything to do.
@@ -112,6 +135,9 @@ impl Workers {
             spinners: AtomicUsize::new(0),
             sleepers: AtomicUsize::new(0),
             spin_limit: if setup.workers > setup.cores { 1 } else { setup.workers },
+            watched: AtomicBool::new(false),
+            looked: Padded::default(),
+            since: Instant::now(),
             goal_met: AtomicBool::new(false),
             failed: AtomicBool::new(false),
             stop: AtomicBool::new(false),
@@ -184,6 +210,10 @@ impl Drop for Workers {
             // A worker thread ends by returning; had it panicked, the scheduler itself would be at fault and there would be
             // nobody left to tell.
             let _ = thread.join();
+        }
+        // Nobody looks after messages any more, and the memory that they are in goes.
+        if let Some(wire) = &self.scheduler.wire {
+            while wire.give_up().is_some() {}
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Thread;
+use std::time::Duration;
 
 /// A place for one thread to sleep at. A wake-up that comes first is kept.
 #[derive(Default)]
@@ -22,6 +23,15 @@ impl Parker {
         while !self.woken.swap(false, Ordering::Acquire) {
             std::thread::park();
         }
+    }
+
+    /// Sleeps until woken, or for so long; whether it was woken.
+    pub(super) fn sleep_for(&self, time: Duration) -> bool {
+        if !self.woken.swap(false, Ordering::Acquire) {
+            std::thread::park_timeout(time);
+            return self.woken.swap(false, Ordering::Acquire);
+        }
+        true
     }
 
     /// Wakes the thread, which must have entered itself as a sleeper before.

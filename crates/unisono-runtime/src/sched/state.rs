@@ -9,10 +9,13 @@ use std::sync::atomic::Ordering;
 
 /// What the lock protects.
 pub(super) struct State {
+    /// By number; those of other processes never move.
     devices: Vec<Device>,
+    /// Devices of this process.
+    here: usize,
     /// Runs that workers may join, by device and queue.
     runs: Vec<(usize, usize)>,
-    /// Per queue and slot: on how many devices the entry in it has not ended.
+    /// Per queue and slot: on how many devices of this process the entry in it has not ended.
     left: [Box<[usize]>; 2],
     /// Workers asleep, the last to fall asleep at the end.
     sleepers: Vec<usize>,
@@ -63,11 +66,12 @@ pub(crate) struct Goal {
 }
 
 impl State {
-    pub(super) fn new(devices: usize, workers: usize, depth: usize) -> State {
+    pub(super) fn new(devices: usize, here: usize, workers: usize, depth: usize) -> State {
         State {
             devices: vec![Device::default(); devices],
-            runs: Vec::with_capacity(2 * devices),
-            left: std::array::from_fn(|_| vec![devices; depth].into()),
+            here,
+            runs: Vec::with_capacity(2 * here),
+            left: std::array::from_fn(|_| vec![here; depth].into()),
             sleepers: Vec::with_capacity(workers),
             goal: None,
             failure: None,
@@ -125,14 +129,16 @@ impl State {
         // is not looked at once the last of its devices has.
         let entry = unsafe { s.logs[job.queue].entry(job.index) };
         match entry.scope {
-            Scope::Each | Scope::Only(_) => self.pass(s, job.device, job.queue),
+            Scope::Each | Scope::Only { .. } => self.pass(s, job.device, job.queue),
             Scope::Groups { stride, size } => {
                 let view = Arc::clone(&entry.view);
-                let first = view.place(job.device).unwrap_or(0);
-                for member in 0..size {
-                    self.pass(s, view.device(first + member * stride), job.queue);
+                let first = first_of_group(view.place(job.device).unwrap_or(0), stride, size);
+                let members = (0..size).map(|member| view.device(first + member * stride));
+                for device in members.filter(|device| s.is_here[*device]) {
+                    self.pass(s, device, job.queue);
                 }
             }
+            Scope::Process => s.here.iter().for_each(|device| self.pass(s, *device, job.queue)),
         }
         self.check_goal(s)
     }
@@ -181,7 +187,7 @@ impl State {
                 continue;
             }
             let mut best: Option<(usize, u64)> = None;
-            for device in 0..self.devices.len() {
+            for device in s.here.iter().copied() {
                 if best.is_some_and(|(_, index)| index <= self.devices[device].ended[queue]) {
                     continue;
                 }
@@ -207,22 +213,27 @@ impl State {
             // SAFETY: the entry is written, and this device has not ended it and cannot while the lock is held.
             let entry = unsafe { s.logs[queue].entry(index) };
             let may_begin = |device: &Device| device.ended[queue] == index && device.ended[1 - queue] >= entry.wait;
-            let place = match (entry.view.place(device), entry.scope) {
-                (None, _) => None,
-                (Some(place), Scope::Only(one)) if one != place => None,
-                (place, _) => place,
+            let concerned = match entry.scope {
+                Scope::Each | Scope::Groups { .. } => entry.view.place(device),
+                Scope::Only { lane, place } => (lane == device).then_some(place),
+                Scope::Process => Some(0),
             };
-            let Some(place) = place else {
+            let Some(place) = concerned else {
                 self.pass(s, device, queue);
                 self.passed = true;
                 continue;
             };
             let ready = match entry.scope {
-                Scope::Each | Scope::Only(_) => may_begin(&self.devices[device]),
+                Scope::Each | Scope::Only { .. } => may_begin(&self.devices[device]),
                 Scope::Groups { stride, size } => {
-                    (place / stride).is_multiple_of(size)
-                        && (0..size).all(|member| may_begin(&self.devices[entry.view.device(place + member * stride)]))
+                    let first = first_of_group(place, stride, size);
+                    let members = (0..size).map(|member| entry.view.device(first + member * stride));
+                    let mut here = members.filter(|device| s.is_here[*device]);
+                    here.next() == Some(device)
+                        && may_begin(&self.devices[device])
+                        && here.all(|member| may_begin(&self.devices[member]))
                 }
+                Scope::Process => s.here[0] == device && s.here.iter().all(|device| may_begin(&self.devices[*device])),
             };
             return ready.then_some(index);
         }
@@ -239,9 +250,12 @@ impl State {
 
     fn begin(&mut self, s: &Scheduler, device: usize, queue: usize, index: u64) -> Job {
         // SAFETY: as in `ready`, which has just returned this index.
-        let tiles = unsafe { s.logs[queue].entry(index) }.tiles;
+        let entry = unsafe { s.logs[queue].entry(index) };
+        let tiles = entry.tiles;
+        // One worker begins an exchange, and none joins it.
+        let taken = if entry.scope == Scope::Process { tiles } else { 0 };
         // Nobody is in the run yet; those who join do so under the lock, which publishes this.
-        s.handed_out[device][queue].0.store(0, Ordering::Relaxed);
+        s.handed_out[device][queue].0.store(taken, Ordering::Relaxed);
         self.devices[device].run[queue] = Some(Run {
             index,
             tiles,
@@ -285,7 +299,7 @@ impl State {
         let slot = (index & (slots.len() as u64 - 1)) as usize;
         slots[slot] -= 1;
         if slots[slot] == 0 {
-            slots[slot] = self.devices.len();
+            slots[slot] = self.here;
             // Devices end entries in order, so whatever is before this one has ended everywhere too.
             s.logs[queue].set_tail(index + 1);
         }
@@ -311,4 +325,9 @@ impl State {
                 .on
                 .is_none_or(|(device, queue, count)| self.ended(device, queue) >= count)
     }
+}
+
+/// The first place of the group that a place belongs to.
+pub(super) fn first_of_group(place: usize, stride: usize, size: usize) -> usize {
+    place - place / stride % size * stride
 }

@@ -1,9 +1,10 @@
 //! What a worker does: find something, run tiles, and with nothing to do spin, then sleep.
 
-use super::Scheduler;
-use super::state::{Goal, Job};
+use super::state::{Goal, Job, first_of_group};
+use super::{Scheduler, Scope};
 use crate::error::RuntimeError;
 use crate::place::Place;
+use crate::task::Task;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -19,6 +20,16 @@ pub(crate) struct Worker {
     /// The device that it last began a command of.
     home: usize,
     scratch: Scratch,
+}
+
+/// What came of waiting a little.
+enum Spun {
+    /// There may be something to do.
+    Changed,
+    /// The messages of an entry are over.
+    Ended(Job),
+    /// Nothing.
+    Quiet,
 }
 
 /// What a worker is to do next.
@@ -49,7 +60,7 @@ impl Scheduler {
     fn worker(&self, index: usize) -> Worker {
         Worker {
             index,
-            home: index % self.arenas.all().len(),
+            home: self.here[index % self.here.len()],
             scratch: Scratch::new(self.isa),
         }
     }
@@ -71,8 +82,7 @@ impl Scheduler {
     fn work_until(&self, worker: &mut Worker, over: impl Fn() -> bool) {
         let mut done = None;
         while let Some(job) = self.find_work(worker, done, &over) {
-            self.run(worker, job);
-            done = Some(job);
+            done = self.run(worker, job);
         }
     }
 
@@ -100,13 +110,19 @@ impl Scheduler {
             match self.decide(worker, done.take(), over, false) {
                 Next::Run(job) => return Some(job),
                 Next::Return => return None,
-                Next::Idle if self.spin(seen, over) => continue,
-                Next::Idle => {}
+                Next::Idle => match self.spin(seen, over) {
+                    Spun::Changed => continue,
+                    Spun::Ended(job) => {
+                        done = Some(job);
+                        continue;
+                    }
+                    Spun::Quiet => {}
+                },
             }
             match self.decide(worker, None, over, true) {
                 Next::Run(job) => return Some(job),
                 Next::Return => return None,
-                Next::Idle => self.parkers[worker.index].sleep(),
+                Next::Idle => done = self.rest(worker.index),
             }
         }
     }
@@ -140,7 +156,10 @@ impl Scheduler {
             }
             // A host that returns may have been told of something that it now leaves to others.
             let spinning = self.spinners.load(Ordering::SeqCst) > 0;
-            if (spinning || self.sleepers.load(Ordering::SeqCst) > 0) && state.has_more_than(self, next.job()) {
+            let leaves_messages = matches!(next, Next::Return) && self.expects_messages();
+            if (spinning || self.sleepers.load(Ordering::SeqCst) > 0)
+                && (leaves_messages || state.has_more_than(self, next.job()))
+            {
                 if spinning {
                     self.signal.0.fetch_add(1, Ordering::Release);
                 } else {
@@ -158,15 +177,26 @@ impl Scheduler {
         next
     }
 
-    /// Runs tiles until there are none left.
-    fn run(&self, worker: &mut Worker, job: Job) {
+    /// Runs tiles until there are none left. Returns the run to leave; an exchange goes on without a worker.
+    fn run(&self, worker: &mut Worker, job: Job) -> Option<Job> {
         let start = Instant::now();
         // SAFETY: this worker is in the run of the entry, so its device has not ended it and does not before `leave` below.
         let entry = unsafe { self.logs[job.queue].entry(job.index) };
         let op = entry.task.op();
-        let place = entry.view.place(job.device);
-        // Only devices of the entry's view begin it.
-        let place = place.unwrap_or_else(|| unreachable!("bug in unisono: {job:?} on a device outside its view"));
+        if let (Task::Exchange(exchange), Some(wire)) = (&entry.task, &self.wire) {
+            wire.begin(job, exchange, self.arenas.all());
+            return self.messages();
+        }
+        let own = || {
+            // Only devices of the entry's view begin it.
+            let place = entry.view.place(job.device);
+            place.unwrap_or_else(|| unreachable!("bug in unisono: {job:?} on a device outside its view"))
+        };
+        let place = match entry.scope {
+            Scope::Only { place, .. } => place,
+            Scope::Groups { stride, size } => first_of_group(own(), stride, size),
+            Scope::Each | Scope::Process => own(),
+        };
         let place = Place::new(&entry.view, place, self.arenas.all(), op);
         let handed_out = &self.handed_out[job.device][job.queue].0;
         let scratch = &mut worker.scratch;
@@ -177,6 +207,7 @@ impl Scheduler {
                     return;
                 }
                 op.run(&place, tile, scratch);
+                self.between_tiles();
             }
             handed_out.store(job.tiles, Ordering::Relaxed);
         }));
@@ -189,35 +220,44 @@ impl Scheduler {
                 reason: words(panic.as_ref()),
             });
         }
-        if job.first && matches!(entry.scope, super::Scope::Each) {
+        if job.first && matches!(entry.scope, Scope::Each) {
             worker.home = job.device;
         }
         let spent = &self.busy[worker.index].0[entry.phase as usize];
         // Nobody else adds to this worker's counters. 584 years of nanoseconds fit.
         let nanos = spent.load(Ordering::Relaxed) + start.elapsed().as_nanos() as u64;
         spent.store(nanos, Ordering::Relaxed);
+        Some(job)
     }
 
-    fn fail(&self, failure: RuntimeError) {
+    pub(super) fn fail(&self, failure: RuntimeError) {
         self.lock().failure.get_or_insert(failure);
         self.failed.store(true, Ordering::Release);
     }
 
-    /// Waits a little for a change since `seen`; false if there was none, or enough others wait like that. The worker has been
+    /// Waits a little for a change since `seen`; there is none at once if enough others wait like that. The worker has been
     /// counted as spinning since it found nothing.
-    fn spin(&self, seen: [u64; 3], over: &impl Fn() -> bool) -> bool {
+    fn spin(&self, seen: [u64; 3], over: &impl Fn() -> bool) -> Spun {
         let mut changed = false;
+        let mut ended = None;
         if self.spinners.load(Ordering::Relaxed) <= self.spin_limit {
             let start = Instant::now();
-            while !changed && start.elapsed() < SPIN {
+            while !changed && ended.is_none() && start.elapsed() < SPIN {
                 for _ in 0..16 {
                     std::hint::spin_loop();
                 }
                 changed = self.glance() != seen || over();
+                if !changed {
+                    ended = self.messages();
+                }
             }
         }
         self.spinners.fetch_sub(1, Ordering::SeqCst);
-        changed
+        match ended {
+            Some(job) => Spun::Ended(job),
+            None if changed => Spun::Changed,
+            None => Spun::Quiet,
+        }
     }
 
     /// What changes when there may be something new to do.

@@ -3,11 +3,18 @@
 //! The runtime needs no more of a network than this: bytes with a tag go from one process to another, in order for each pair and
 //! tag, while both go on computing. Nothing here waits. Calls come from one thread at a time.
 
+pub(crate) mod control;
 mod error;
+mod link;
 mod memory;
+pub mod mpi;
+mod world;
 
 pub use error::TransportError;
+pub use link::{Failure, Link, Settings};
 pub use memory::Memory;
+pub use mpi::Mpi;
+pub use world::{Given, Source, World};
 
 /// A message on its way, as its [`Transport`] numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

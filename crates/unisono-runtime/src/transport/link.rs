@@ -1,0 +1,544 @@
+//! The processes of a run, joined: a transport that is shared, signs of life, and words for those who end.
+//!
+//! Rank 0 and every other process tell each other once a second that they live and what they do. One that says nothing for
+//! [`Settings::silence`] is lost, and whoever looks for messages gets an error that names it. A process that fails says so to rank
+//! 0, which speaks for all.
+
+use super::control::{self, Control, Kind};
+use super::error::TransportError;
+use super::{Request, Transport};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How a link is to be set up.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The name of this host, for messages.
+    pub host: String,
+    /// How long a process that lives is waited for.
+    pub timeout: Duration,
+    /// How long a process may give no sign of life.
+    pub silence: Duration,
+    /// A file in which this process keeps what it last did, for whoever started it.
+    pub status: Option<PathBuf>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            host: "this host".to_string(),
+            timeout: Duration::from_secs(120),
+            silence: Duration::from_secs(10),
+            status: None,
+        }
+    }
+}
+
+/// See the module. A clone is another handle on the same link.
+#[derive(Clone)]
+pub struct Link {
+    shared: Arc<Shared>,
+    /// Ends the watcher with the last handle.
+    _handle: Arc<Handle>,
+}
+
+struct Handle(Arc<Shared>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.stop();
+        lock(&self.0.line).leave();
+    }
+}
+
+struct Shared {
+    rank: usize,
+    size: usize,
+    name: String,
+    settings: Settings,
+    /// The transport and what control messages are on their way: for one thread at a time.
+    line: Mutex<Line>,
+    /// What this process does.
+    doing: Mutex<Doing>,
+    /// What was heard of the others.
+    heard: Mutex<Vec<Heard>>,
+    /// Whether somebody is lost or has failed.
+    alarm: AtomicBool,
+    over: Mutex<bool>,
+    ends: Condvar,
+    watcher: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What a process does, in a form that costs little to keep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Doing {
+    /// The optimizer step or request.
+    pub step: u64,
+    /// Commands issued.
+    pub commands: u64,
+    /// The last command that met other processes.
+    pub what: &'static str,
+}
+
+/// What is known of another process.
+#[derive(Clone, Debug)]
+struct Heard {
+    at: Instant,
+    host: String,
+    step: u64,
+    commands: u64,
+    what: String,
+    failure: Option<Failure>,
+}
+
+/// Words of a process that fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Which.
+    pub rank: usize,
+    /// Where it runs.
+    pub host: String,
+    /// Its exit code.
+    pub code: i32,
+    /// What it has to say.
+    pub text: String,
+}
+
+/// What one thread at a time holds.
+pub struct Line {
+    /// What carries the messages.
+    pub(crate) transport: Box<dyn Transport>,
+    /// Control messages to come, one a peer that is listened to.
+    coming: Vec<(usize, Box<Control>, Request)>,
+    /// Control messages that go out.
+    going: Vec<(Box<Control>, Request)>,
+}
+
+/// How often the watcher looks.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often a process says that it lives.
+const BEAT: Duration = Duration::from_secs(1);
+
+impl Link {
+    /// Joins the processes of a transport.
+    ///
+    /// # Errors
+    /// What the transport says, or no thread to be had.
+    pub fn start(transport: Box<dyn Transport>, settings: Settings) -> Result<Link, TransportError> {
+        let (rank, size) = (transport.rank(), transport.size());
+        let unheard = Heard {
+            at: Instant::now(),
+            host: "a host not heard of yet".to_string(),
+            step: 0,
+            commands: 0,
+            what: String::new(),
+            failure: None,
+        };
+        let mut line = Line {
+            transport,
+            coming: Vec::new(),
+            going: Vec::new(),
+        };
+        for peer in listened(rank, size) {
+            line.listen(peer)?;
+        }
+        let shared = Arc::new(Shared {
+            rank,
+            size,
+            name: line.transport.name(),
+            settings,
+            line: Mutex::new(line),
+            doing: Mutex::new(Doing::default()),
+            heard: Mutex::new(vec![unheard; size]),
+            alarm: AtomicBool::new(false),
+            over: Mutex::new(false),
+            ends: Condvar::new(),
+            watcher: Mutex::new(None),
+        });
+        let watched = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("unisono link".to_string())
+            .spawn(move || watched.watch())
+            .map_err(|error| TransportError::Absent(format!("no thread to watch the other processes: {error}")))?;
+        *lock(&shared.watcher) = Some(thread);
+        Ok(Link {
+            _handle: Arc::new(Handle(Arc::clone(&shared))),
+            shared,
+        })
+    }
+
+    /// The number of this process, from 0.
+    pub fn rank(&self) -> usize {
+        self.shared.rank
+    }
+
+    /// Processes of the run.
+    pub fn size(&self) -> usize {
+        self.shared.size
+    }
+
+    /// What carries the messages, with its version.
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// The name of this host.
+    pub fn host(&self) -> &str {
+        &self.shared.settings.host
+    }
+
+    /// How long a process that lives is waited for.
+    pub fn timeout(&self) -> Duration {
+        self.shared.settings.timeout
+    }
+
+    /// Notes what this process does, for the others and for messages.
+    pub fn note(&self, commands: u64, what: &'static str) {
+        let mut doing = lock(&self.shared.doing);
+        doing.commands = commands;
+        doing.what = what;
+    }
+
+    /// Notes the step that this process is at.
+    pub fn note_step(&self, step: u64) {
+        lock(&self.shared.doing).step = step;
+    }
+
+    /// What another process is and was last heard to do, in words. Only rank 0 hears of all.
+    pub fn describe(&self, rank: usize) -> String {
+        let heard = &lock(&self.shared.heard)[rank];
+        if heard.what.is_empty() {
+            return format!("rank {rank} on {}", heard.host);
+        }
+        format!(
+            "rank {rank} on {} (last heard {:.1} s ago, at step {}, after {} commands, the last between processes {})",
+            heard.host,
+            heard.at.elapsed().as_secs_f64(),
+            heard.step,
+            heard.commands,
+            heard.what
+        )
+    }
+
+    /// The line, unless another thread has it.
+    pub(crate) fn try_line(&self) -> Option<MutexGuard<'_, Line>> {
+        match self.shared.line.try_lock() {
+            Ok(line) => Some(line),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// The line.
+    pub(crate) fn line(&self) -> MutexGuard<'_, Line> {
+        lock(&self.shared.line)
+    }
+
+    /// An error if another process is lost or has failed.
+    ///
+    /// # Errors
+    /// [`TransportError::Lost`], [`TransportError::Failed`].
+    pub fn check(&self) -> Result<(), TransportError> {
+        match self.shared.alarm.load(Ordering::Acquire) {
+            true => self.shared.alarm(),
+            false => Ok(()),
+        }
+    }
+
+    /// Brings together what every process gives, in the order of ranks; waits for all, at most for `patience`.
+    ///
+    /// # Errors
+    /// A process that does not come, is lost or has failed.
+    pub fn gather(&self, what: &'static str, own: &[u8], patience: Duration) -> Result<Vec<Vec<u8>>, TransportError> {
+        lock(&self.shared.doing).what = what;
+        let lengths = self.round(what, &(own.len() as u64).to_le_bytes(), &vec![8; self.size()], patience)?;
+        let lengths: Vec<usize> = lengths
+            .iter()
+            .map(|bytes| <[u8; 8]>::try_from(&bytes[..]).map_or(0, |bytes| u64::from_le_bytes(bytes) as usize))
+            .collect();
+        self.round(what, own, &lengths, patience)
+    }
+
+    /// One round of [`Link::gather`], with messages of known lengths.
+    fn round(
+        &self,
+        what: &'static str,
+        own: &[u8],
+        lengths: &[usize],
+        patience: Duration,
+    ) -> Result<Vec<Vec<u8>>, TransportError> {
+        let start = Instant::now();
+        let mut all: Vec<Vec<u8>> = lengths.iter().map(|len| vec![0; *len]).collect();
+        all[self.rank()] = own.to_vec();
+        let mut open: Vec<(usize, Request)> = Vec::new();
+        let result = (|| {
+            for peer in (0..self.size()).filter(|peer| *peer != self.rank()) {
+                let mut line = self.line();
+                let into = &mut all[peer];
+                // SAFETY: `own` and `all` live until every request is over or cancelled, below, and nobody touches them before.
+                unsafe {
+                    let transport = &mut line.transport;
+                    open.push((peer, transport.send(peer, control::GATHER, own.as_ptr(), own.len())?));
+                    open.push((
+                        peer,
+                        transport.receive(peer, control::GATHER, into.as_mut_ptr(), into.len())?,
+                    ));
+                }
+            }
+            let mut pause = Duration::from_micros(10);
+            while let Some((peer, request)) = open.last().copied() {
+                self.check()?;
+                if self.line().transport.test(request)? {
+                    open.pop();
+                    continue;
+                }
+                if start.elapsed() > patience {
+                    return Err(TransportError::Waited {
+                        who: self.describe(peer),
+                        what: what.to_string(),
+                        seconds: start.elapsed().as_secs(),
+                    });
+                }
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(Duration::from_millis(1));
+            }
+            Ok(())
+        })();
+        for (_, request) in open {
+            // The error to tell is the first.
+            let _ = self.line().transport.cancel(request);
+        }
+        result.map(|()| all)
+    }
+
+    /// Tells rank 0 that this process fails, which then ends the run; rank 0 tells all others.
+    pub fn tell_failure(&self, code: i32, text: &str) {
+        let shared = &self.shared;
+        let message = Control::new(Kind::Failure, code, &shared.settings.host, *lock(&shared.doing), text);
+        let mut line = self.line();
+        for peer in listened(shared.rank, shared.size) {
+            // Who cannot be told is lost, or ends by itself.
+            let _ = line.say(peer, &message);
+        }
+    }
+
+    /// What other processes have said when they failed, after waiting a little for more of it.
+    pub fn failures(&self, wait: Duration) -> Vec<Failure> {
+        let start = Instant::now();
+        loop {
+            let told: Vec<Failure> = lock(&self.shared.heard)
+                .iter()
+                .filter_map(|heard| heard.failure.clone())
+                .collect();
+            if start.elapsed() >= wait || told.len() + 1 >= self.size() {
+                return told;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Ends every process of the run with the exit code `code`.
+    pub fn abort(&self, code: i32) -> ! {
+        self.shared.stop();
+        self.line().transport.abort(code)
+    }
+
+    /// Takes leave, once all processes do.
+    ///
+    /// # Errors
+    /// As [`Link::check`], and what the transport says.
+    pub fn finish(&self) -> Result<(), TransportError> {
+        // Others may have something to do for as long as they like; they live meanwhile.
+        self.gather("the end of the run", &[], Duration::MAX)?;
+        self.shared.stop();
+        let mut line = self.line();
+        line.leave();
+        line.transport.finish()
+    }
+}
+
+/// The peers that a process exchanges signs of life with: rank 0 with all.
+fn listened(rank: usize, size: usize) -> std::ops::Range<usize> {
+    match rank {
+        0 => 1..size,
+        _ => 0..1,
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Line {
+    /// Begins to listen for the next control message of a peer.
+    fn listen(&mut self, peer: usize) -> Result<(), TransportError> {
+        let mut message = Box::new(Control::empty());
+        let bytes = message.bytes_mut();
+        // SAFETY: the message lies in a box that `coming` keeps until the request is over or cancelled.
+        let request = unsafe {
+            self.transport
+                .receive(peer, control::TAG, bytes.as_mut_ptr(), bytes.len())?
+        };
+        self.coming.push((peer, message, request));
+        Ok(())
+    }
+
+    /// Sends a control message.
+    fn say(&mut self, peer: usize, message: &Control) -> Result<(), TransportError> {
+        let message = Box::new(message.clone());
+        let bytes = message.bytes();
+        // SAFETY: as in `listen`, in `going`.
+        let request = unsafe { self.transport.send(peer, control::TAG, bytes.as_ptr(), bytes.len())? };
+        self.going.push((message, request));
+        Ok(())
+    }
+
+    /// Moves control messages on; `heard` gets those that have come.
+    fn hear(&mut self, mut heard: impl FnMut(usize, &Control)) -> Result<(), TransportError> {
+        let mut index = 0;
+        while index < self.going.len() {
+            match self.transport.test(self.going[index].1)? {
+                true => drop(self.going.swap_remove(index)),
+                false => index += 1,
+            }
+        }
+        let mut index = 0;
+        while index < self.coming.len() {
+            if !self.transport.test(self.coming[index].2)? {
+                index += 1;
+                continue;
+            }
+            let (peer, message, _) = self.coming.swap_remove(index);
+            heard(peer, &message);
+            self.listen(peer)?;
+        }
+        Ok(())
+    }
+
+    /// Gives up all control messages.
+    fn leave(&mut self) {
+        let coming = std::mem::take(&mut self.coming);
+        let going = std::mem::take(&mut self.going);
+        let requests = coming.iter().map(|(_, _, request)| *request);
+        for request in requests.chain(going.iter().map(|(_, request)| *request)) {
+            // Nobody is left to tell.
+            let _ = self.transport.cancel(request);
+        }
+    }
+}
+
+impl Shared {
+    /// The watcher's life.
+    fn watch(&self) {
+        let mut said: Option<Instant> = None;
+        let mut over = lock(&self.over);
+        while !*over {
+            drop(over);
+            let beats = said.is_none_or(|at| at.elapsed() >= BEAT);
+            if beats {
+                said = Some(Instant::now());
+                self.keep_status();
+            }
+            if self.exchange_words(beats).is_err() || self.lost().is_some() {
+                self.alarm.store(true, Ordering::Release);
+            }
+            over = lock(&self.over);
+            if !*over {
+                over = match self.ends.wait_timeout(over, LOOK) {
+                    Ok((over, _)) => over,
+                    Err(poisoned) => poisoned.into_inner().0,
+                };
+            }
+        }
+    }
+
+    fn exchange_words(&self, beats: bool) -> Result<(), TransportError> {
+        let doing = *lock(&self.doing);
+        let mut line = lock(&self.line);
+        if beats {
+            let message = Control::new(Kind::Beat, 0, &self.settings.host, doing, "");
+            for peer in listened(self.rank, self.size) {
+                line.say(peer, &message)?;
+            }
+        }
+        line.hear(|peer, message| {
+            let mut heard = lock(&self.heard);
+            let heard = &mut heard[peer];
+            heard.at = Instant::now();
+            heard.host = message.host();
+            heard.step = message.doing().0;
+            heard.commands = message.doing().1;
+            heard.what = message.what();
+            if message.kind() == Kind::Failure {
+                heard.failure = Some(Failure {
+                    rank: peer,
+                    host: message.host(),
+                    code: message.code(),
+                    text: message.text(),
+                });
+                self.alarm.store(true, Ordering::Release);
+            }
+        })
+    }
+
+    /// The first peer that has been silent for too long.
+    fn lost(&self) -> Option<usize> {
+        let heard = lock(&self.heard);
+        listened(self.rank, self.size).find(|peer| heard[*peer].at.elapsed() > self.settings.silence)
+    }
+
+    fn alarm(&self) -> Result<(), TransportError> {
+        let failed = lock(&self.heard).iter().find_map(|heard| heard.failure.clone());
+        if let Some(failure) = failed {
+            return Err(TransportError::Failed {
+                rank: failure.rank,
+                host: failure.host,
+                code: failure.code,
+                text: failure.text,
+            });
+        }
+        let Some(peer) = self.lost() else {
+            // It was late, and has been heard of again.
+            self.alarm.store(false, Ordering::Release);
+            return Ok(());
+        };
+        let heard = &lock(&self.heard)[peer];
+        Err(TransportError::Lost {
+            rank: peer,
+            host: heard.host.clone(),
+            seconds: heard.at.elapsed().as_secs(),
+            step: heard.step,
+            what: heard.what.clone(),
+        })
+    }
+
+    /// Notes down what this process does, where somebody asked for it.
+    fn keep_status(&self) {
+        let Some(path) = &self.settings.status else { return };
+        let doing = *lock(&self.doing);
+        let text = format!(
+            "{} {}\nstep {}, {} commands, the last between processes {}\n",
+            self.settings.host,
+            std::process::id(),
+            doing.step,
+            doing.commands,
+            doing.what
+        );
+        // A reader may find half a line; it is for people, and comes again in a second.
+        let _ = std::fs::write(path, text);
+    }
+
+    fn stop(&self) {
+        *lock(&self.over) = true;
+        self.ends.notify_all();
+        if let Some(thread) = lock(&self.watcher).take()
+            && thread.thread().id() != std::thread::current().id()
+        {
+            // It ends by returning.
+            let _ = thread.join();
+        }
+    }
+}

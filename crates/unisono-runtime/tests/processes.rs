@@ -1,0 +1,258 @@
+//! Programs give the same on several processes as on one: random programs beside the interpreter, sums in every split, errors.
+
+mod common;
+
+use common::cuts::some_views;
+use common::program::{Program, Style};
+use common::{Draw, mesh};
+use proptest::prelude::*;
+use std::time::Duration;
+use unisono_mesh::MeshView;
+use unisono_runtime::ops::all_reduce::{AllReduce, Reduction};
+use unisono_runtime::transport::{Link, Memory, Settings};
+use unisono_runtime::{HostData, Kind, Options, Processes, Runtime};
+
+/// Runs `body` as every process of a world; `owners` names the process of each device. Returns what each has to say, by rank.
+fn world<T: Send>(
+    axes: &[(&str, usize)],
+    owners: &[usize],
+    workers: usize,
+    body: impl Fn(Runtime) -> T + Sync,
+) -> Vec<T> {
+    world_with(axes, owners, workers, Settings::default(), |runtime, _| body(runtime))
+}
+
+fn world_with<T: Send>(
+    axes: &[(&str, usize)],
+    owners: &[usize],
+    workers: usize,
+    settings: Settings,
+    body: impl Fn(Runtime, Link) -> T + Sync,
+) -> Vec<T> {
+    let size = owners.iter().max().expect("some device") + 1;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = Memory::world(size)
+            .into_iter()
+            .enumerate()
+            .map(|(rank, transport)| {
+                let (body, settings) = (&body, settings.clone());
+                scope.spawn(move || {
+                    let link = Link::start(Box::new(transport), settings).expect("a link");
+                    let options = Options {
+                        workers: Some(workers),
+                        memory_limit: Some(64 << 20),
+                        queue_depth: 64,
+                        ..Options::default()
+                    };
+                    let processes = Processes::new(rank, size, owners);
+                    let system = MeshView::whole(mesh(axes));
+                    let runtime = Runtime::between(system, options, processes, link.clone()).expect("a runtime");
+                    body(runtime, link)
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("no panic"))
+            .collect()
+    })
+}
+
+/// Devices of `devices`, to each a process of `size`, each process at least one; in runs, or any.
+fn owners(draw: &mut Draw, devices: usize, size: usize, runs: bool) -> Vec<usize> {
+    let mut owners: Vec<usize> = (0..devices)
+        .map(|device| if device < size { device } else { draw.below(size) })
+        .collect();
+    match runs {
+        true => owners.sort_unstable(),
+        false => (0..devices).for_each(|i| owners.swap(i, i + draw.below(devices - i))),
+    }
+    owners
+}
+
+const MESHES: [&[(&str, usize)]; 5] = [
+    &[("dp", 2)],
+    &[("dp", 2), ("tp", 2)],
+    &[("dp", 5)],
+    &[("dp", 3), ("tp", 2)],
+    &[("dp", 2), ("pp", 2), ("tp", 2)],
+];
+
+fn random(seed: u64, axes: &[(&str, usize)], size: usize, runs: bool, workers: usize, cut: bool) {
+    let devices: usize = axes.iter().map(|(_, size)| size).product();
+    let owners = owners(&mut Draw(seed ^ 0x5555), devices, size.min(devices), runs);
+    let hashes = world(axes, &owners, workers, |runtime| {
+        let mut draw = Draw(seed);
+        let views = match cut {
+            true => some_views(&runtime, &mut draw, 4),
+            false => vec![runtime.clone()],
+        };
+        let style = Style {
+            slow: false,
+            traces: false,
+        };
+        let mut program = Program::new(views, draw, style);
+        (0..120).for_each(|_| program.step());
+        program.finish();
+        runtime.stream_hash()
+    });
+    assert!(hashes.iter().all(|hash| *hash == hashes[0]));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_programs_are_as_in_order(
+        seed: u64, mesh in 0..MESHES.len(), size in 1..5usize, runs: bool, workers in 1..4usize, cut: bool
+    ) {
+        random(seed, MESHES[mesh], size, runs, workers, cut);
+    }
+}
+
+/// What an all-reduce of drawn values gives, on every device.
+fn reduced(runtime: &Runtime, axis: usize, units: usize, len: usize, mean: bool) -> Vec<Vec<u32>> {
+    let mesh = runtime.mesh().clone();
+    let handle = mesh.axis_at(axis).expect("an axis");
+    let tree = unisono_kernels::order::Tree::over_units(units);
+    let each = units / handle.size;
+    let slots = (0..handle.size)
+        .map(|i| tree.num_spans(i * each, (i + 1) * each))
+        .max()
+        .expect("a member");
+    let from = runtime.alloc(slots * len, Kind::Gradient).expect("memory");
+    let values = (0..mesh.num_devices())
+        .map(|device| {
+            let mut draw = Draw(device as u64 * 31 + 7);
+            (0..slots * len)
+                .map(|_| draw.below(1 << 24) as f32 / 1000.0 - 8000.0)
+                .collect()
+        })
+        .collect();
+    runtime
+        .upload(from.r(), HostData::F32PerDevice(values))
+        .expect("lengths agree");
+    let to = runtime.alloc(len, Kind::Gradient).expect("memory");
+    let reduction = match mean {
+        true => Reduction::Mean { units },
+        false => Reduction::Sum { units },
+    };
+    runtime
+        .issue_transfer(AllReduce {
+            axis: handle,
+            reduction,
+            from: from.r(),
+            slot: len,
+            len,
+            to: to.r(),
+        })
+        .expect("no failure");
+    (0..mesh.num_devices())
+        .map(|device| runtime.read_u32(to.r(), device).expect("no failure"))
+        .collect()
+}
+
+#[test]
+fn sums_are_equal_in_every_split() {
+    // Twelve devices and twelve, 24 or 36 units, over processes that are no subtree: FAULTS of hierarchical reductions show here.
+    let cases: [(&[(&str, usize)], usize, usize); 4] = [
+        (&[("dp", 12)], 0, 12),
+        (&[("dp", 12)], 0, 36),
+        (&[("dp", 4), ("tp", 2)], 0, 24),
+        (&[("dp", 4), ("tp", 2)], 1, 6),
+    ];
+    for (axes, axis, units) in cases {
+        for len in [1, 100, 5_003] {
+            let devices: usize = axes.iter().map(|(_, size)| size).product();
+            let alone = common::open(axes, 2);
+            let expected = reduced(&alone, axis, units, len, len == 100);
+            let thirds: Vec<usize> = (0..devices).map(|device| device * 3 / devices).collect();
+            let uneven: Vec<usize> = (0..devices)
+                .map(|device| usize::from(device > 0) + usize::from(device > 4))
+                .collect();
+            let halves: Vec<usize> = (0..devices).map(|device| device * 2 / devices).collect();
+            let columns: Vec<usize> = (0..devices).map(|device| device % 2).collect();
+            let backwards: Vec<usize> = halves.iter().map(|owner| 1 - owner).collect();
+            for owners in [thirds, uneven, halves, columns, backwards] {
+                for found in world(axes, &owners, 2, |runtime| {
+                    reduced(&runtime, axis, units, len, len == 100)
+                }) {
+                    assert_eq!(
+                        found, expected,
+                        "{axes:?} along {axis}, {units} units, {len} elements, {owners:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_program_that_differs_is_found_where_the_processes_meet() {
+    let errors = world(&[("dp", 2)], &[0, 1], 1, |runtime| {
+        let a = runtime.alloc(10, Kind::Data).expect("memory");
+        runtime.upload(a.r(), vec![1.0; 10]).expect("lengths agree");
+        if runtime.processes().rank() == 1 {
+            runtime.upload(a.r(), vec![1.0; 10]).expect("lengths agree");
+        }
+        runtime.read_f32(a.r(), 0).err().map(|error| error.to_string())
+    });
+    let told = errors[1].as_ref().expect("the receiver notices");
+    assert!(told.contains("rank 0 run different programs"), "{told}");
+}
+
+#[test]
+fn a_process_that_does_not_come_is_named() {
+    let settings = Settings {
+        timeout: Duration::from_millis(300),
+        ..Settings::default()
+    };
+    let errors = world_with(&[("dp", 2)], &[0, 1], 1, settings, |runtime, link| {
+        let a = runtime.alloc(10, Kind::Data).expect("memory");
+        runtime.upload(a.r(), vec![1.0; 10]).expect("lengths agree");
+        if runtime.processes().rank() == 0 {
+            // It lives, and does something else.
+            while link.failures(Duration::ZERO).is_empty() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            return None;
+        }
+        let error = runtime.read_f32(a.r(), 0).expect_err("nobody sends").to_string();
+        link.tell_failure(1, &error);
+        Some(error)
+    });
+    let told = errors[1].as_ref().expect("it waited");
+    assert!(told.contains("waited 0 s for rank 0 on this host"), "{told}");
+    assert!(told.contains("at read"), "{told}");
+}
+
+#[test]
+fn a_process_that_fails_ends_the_others() {
+    let errors = world_with(&[("dp", 2)], &[0, 1], 2, Settings::default(), |runtime, link| {
+        let a = runtime.alloc(10, Kind::Data).expect("memory");
+        if link.rank() == 1 {
+            link.tell_failure(7, "the disk is full");
+            // Until the other has heard it.
+            let _ = link.gather("the end", &[], Duration::from_secs(1));
+            return None;
+        }
+        let error = runtime.read_f32(a.r(), 1).expect_err("the other has failed");
+        Some(error.to_string())
+    });
+    assert_eq!(errors[0].as_deref(), Some("rank 1 on this host: the disk is full"));
+}
+
+#[test]
+fn what_processes_have_is_brought_together_in_order() {
+    let settings = Settings::default();
+    let gathered = world_with(&[("dp", 3)], &[0, 1, 2], 1, settings, |_runtime, link| {
+        let own = vec![link.rank() as u8; link.rank() * 1000];
+        let all = link.gather("names", &own, Duration::from_secs(60)).expect("all come");
+        link.finish().expect("all leave");
+        all
+    });
+    for all in gathered {
+        let expected: Vec<Vec<u8>> = (0..3).map(|rank| vec![rank as u8; rank * 1000]).collect();
+        assert_eq!(all, expected);
+    }
+}
