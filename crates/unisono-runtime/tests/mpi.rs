@@ -140,6 +140,54 @@ fn process_of_long_messages() {
     }
 }
 
+/// `cargo test --release -p unisono-runtime --test mpi -- --ignored --exact latency_and_rate --nocapture`
+#[test]
+#[ignore = "a measurement"]
+fn latency_and_rate() {
+    for (of, changes) in [
+        (OPEN_MPI, &[][..]),
+        (OPEN_MPI, &[("OMPI_MCA_btl_vader_single_copy_mechanism", "none")]),
+        (OPEN_MPI, &[("OMPI_MCA_btl", "tcp,self")]),
+        (MPICH, &[]),
+    ] {
+        if let Some(output) = run(&of, 2, "process_that_measures", changes) {
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let text = String::from_utf8_lossy(&output.stdout);
+            let lines: Vec<&str> = text.lines().filter(|line| line.contains(" B: ")).collect();
+            println!("{} {changes:?}\n  {}", of.library, lines.join("\n  "));
+        }
+    }
+}
+
+#[test]
+#[ignore = "a process of another test"]
+fn process_that_measures() {
+    if is_process() {
+        let mut mpi = open().expect("MPI is there");
+        for (len, times) in [
+            (4, 20_000),
+            (4096, 5000),
+            (65_536, 1000),
+            (1 << 20, 200),
+            (21_000_000, 30),
+        ] {
+            let (there, both) = (
+                messages::there_and_back(&mut mpi, len, times),
+                messages::both_ways(&mut mpi, len, times),
+            );
+            if mpi.rank() == 0 {
+                let rate = len as f64 / both / 1e9;
+                println!(
+                    "\n{len} B: {:.2} µs one way; both ways at once {:.2} µs, {rate:.2} GB/s each way",
+                    there * 1e6,
+                    both * 1e6
+                );
+            }
+        }
+        mpi.finish().expect("both take leave");
+    }
+}
+
 #[test]
 fn two_libraries_at_odds_are_refused() {
     if launcher(&OPEN_MPI).is_none() || launcher(&MPICH).is_none() {

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 /// The crates from bottom to top; each may import only those before it.
-const ORDER: [&str; 8] = [
+const ORDER: [&str; 9] = [
     "unisono-mesh",
     "unisono-kernels",
     "unisono-runtime",
@@ -12,6 +12,7 @@ const ORDER: [&str; 8] = [
     "unisono-nn",
     "unisono-data",
     "unisono-train",
+    "unisono-launch",
     "unisono",
 ];
 

@@ -96,8 +96,10 @@ fn lines(problems: &[Problem]) -> String {
 
 /// Collects problems and notes while a configuration is read.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Findings {
+pub struct Findings {
+    /// What is wrong, in the order in which it was found.
     pub problems: Vec<Problem>,
+    /// What else there is to say.
     pub notes: Vec<Note>,
 }
 
@@ -140,7 +142,7 @@ impl Findings {
 }
 
 /// `["a", "b", "c"]` as "a, b and c".
-pub(super) fn listed<S: AsRef<str>>(words: &[S], last: &str) -> String {
+pub fn listed<S: AsRef<str>>(words: &[S], last: &str) -> String {
     match words {
         [] => String::new(),
         [one] => one.as_ref().to_string(),

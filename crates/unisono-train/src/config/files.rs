@@ -41,7 +41,7 @@ impl Environment {
 }
 
 /// Reads a configuration file; a failure is reported at `asked` (or at the file itself) and gives `None`.
-pub(super) fn read_text(path: &Path, shown: &str, asked: Option<Place>, findings: &mut Findings) -> Option<String> {
+pub fn read_text(path: &Path, shown: &str, asked: Option<Place>, findings: &mut Findings) -> Option<String> {
     // In a message at the file itself its name stands in front already.
     let file = if asked.is_some() { shown } else { "the file" };
     let place = Some(asked.unwrap_or_else(|| Place::whole_file(shown)));

@@ -28,11 +28,11 @@ mod types;
 mod value;
 mod values;
 mod write;
-mod yaml;
+pub mod yaml;
 
 pub use collect::Source;
-pub use error::{ConfigErrors, Note, Place, Problem};
-pub use files::Environment;
+pub use error::{ConfigErrors, Findings, Note, Place, Problem, listed};
+pub use files::{Environment, read_text};
 pub use load::{DESCRIPTOR, Loaded, load, load_saved, load_text};
 pub use mesh_flag::mesh_overrides;
 pub use presets::{PRESETS, preset};

@@ -16,16 +16,23 @@ const MAX_DEPTH: usize = 64;
 
 /// A value with its place.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
+pub struct Node {
+    /// What it is.
     pub content: Content,
+    /// Where it was written.
     pub place: Place,
 }
 
 /// The three kinds of values.
 #[derive(Clone, Debug)]
-pub(super) enum Content {
+pub enum Content {
     /// Text as written; `plain` without quotes.
-    Scalar { text: String, plain: bool },
+    Scalar {
+        /// The text, quotes removed.
+        text: String,
+        /// Whether it stood without quotes.
+        plain: bool,
+    },
     /// `[a, b]` or lines with dashes.
     List(Vec<Node>),
     /// `key: value` lines.
@@ -34,9 +41,12 @@ pub(super) enum Content {
 
 /// One line of a map.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub struct Entry {
+    /// The key's text.
     pub key: String,
+    /// Where the key was written.
     pub key_place: Place,
+    /// What stands behind the colon.
     pub value: Node,
 }
 
@@ -59,7 +69,7 @@ impl Node {
 }
 
 /// "1 key", "2 keys".
-pub(super) fn counted(n: usize, noun: &str) -> String {
+pub fn counted(n: usize, noun: &str) -> String {
     if n == 1 {
         format!("1 {noun}")
     } else {
@@ -68,7 +78,7 @@ pub(super) fn counted(n: usize, noun: &str) -> String {
 }
 
 /// Text for a message: one line, at most 60 characters.
-pub(super) fn shortened(text: &str) -> String {
+pub fn shortened(text: &str) -> String {
     let line: String = text
         .chars()
         .take(60)
@@ -82,7 +92,7 @@ pub(super) fn shortened(text: &str) -> String {
 }
 
 /// Where the text being parsed stands.
-pub(super) enum Origin<'a> {
+pub enum Origin<'a> {
     /// In this file.
     File(&'a str),
     /// After `--set`; this is the whole text.
@@ -92,7 +102,7 @@ pub(super) enum Origin<'a> {
 }
 
 /// Parses one document. `None`: it is empty, or so broken that nothing can be read; then `findings` says why.
-pub(super) fn parse(text: &str, origin: &Origin<'_>, findings: &mut Findings) -> Option<Node> {
+pub fn parse(text: &str, origin: &Origin<'_>, findings: &mut Findings) -> Option<Node> {
     let mut builder = Builder {
         origin: match origin {
             Origin::File(file) => Place::whole_file(file),

@@ -44,8 +44,8 @@ impl Mpi {
         Ok(Self { engine })
     }
 
-    /// The MPI libraries of this machine, without initialising them, in the order in which they would be taken. An empty list with
-    /// the sentence about it, if there is none.
+    /// The MPI libraries of this machine, without initialising them, in the order in which they would be taken without a launcher: at
+    /// least one.
     ///
     /// # Errors
     /// [`TransportError::Absent`] where there is none.
