@@ -220,6 +220,15 @@ fn brought(view: &View, op: &dyn Op, grouped: &Grouped) -> Vec<Message> {
             buffers.push(buffer);
         }
     });
+    if buffers.is_empty() {
+        // Nothing is read; that all have come is what matters.
+        buffers.push(BufferRef {
+            id: 0,
+            offset: 0,
+            len: 0,
+            dtype: Dtype::U8,
+        });
+    }
     let mut messages = Vec::new();
     for (first, parts) in grouped.groups.iter().filter(|(_, parts)| parts.len() > 1) {
         // A process with several stretches gets a value once.

@@ -42,7 +42,11 @@ use std::process::ExitCode;
 
 /// Runs a command; what goes wrong is told, and the exit code says so.
 pub fn run(cli: &Cli) -> ExitCode {
-    let together = matches!(cli.command, Command::Train(_) | Command::Generate(_) | Command::Eval(_));
+    let together = match &cli.command {
+        Command::Train(_) | Command::Generate(_) | Command::Eval(_) => true,
+        Command::Bench(args) => args.filter.as_deref() == Some(bench::COLLECTIVES),
+        _ => false,
+    };
     let context = match Context::new(&cli.common, together) {
         Ok(context) => context,
         Err(failure) => {

@@ -12,6 +12,7 @@ use crate::output::header::Header;
 use crate::output::numbers::grouped;
 use crate::output::progress::Progress;
 use crate::output::summary::Report;
+use crate::ranks::Ranks;
 use crate::runs::{self, Named};
 use crate::signals::Signals;
 use clap::Args;
@@ -70,6 +71,7 @@ pub fn run(args: &TrainArgs, context: &Context) -> Result<u8, Failure> {
         workers: setup::workers(&config),
         cores: cores(),
         others: probe.others(),
+        processes: context.ranks.as_ref().map(Ranks::describe),
         mesh_flag: args.changes.mesh.as_deref(),
         trigram,
     };

@@ -117,7 +117,12 @@ impl Ranks {
             }
         }
         let hosts: Vec<String> = hosts.iter().map(|(host, count)| format!("{count} on {host}")).collect();
-        format!("{} over {}: {}", self.size(), self.link.name(), hosts.join(", "))
+        format!(
+            "{} processes over {}: {}",
+            self.size(),
+            self.link.name(),
+            hosts.join(", ")
+        )
     }
 
     /// Compares what each process has, by name: all must have the same.
@@ -134,6 +139,16 @@ impl Ranks {
             self.compare(name, all.iter().map(|values| values[index].clone()).collect())?;
         }
         Ok(())
+    }
+
+    /// The largest of what the processes have, element by element.
+    ///
+    /// # Errors
+    /// Processes that do not come.
+    pub fn largest(&self, own: &[f64]) -> Result<Vec<f64>, Failure> {
+        let all: Vec<Vec<f64>> = gather(&self.link, "the end of a measurement", &own.to_vec())?;
+        let largest = |index: usize| all.iter().map(|each| each[index]).fold(0.0, f64::max);
+        Ok((0..own.len()).map(largest).collect())
     }
 
     /// What the first process has; the others' own is not looked at.
