@@ -117,6 +117,31 @@ fn messages_arrive_whole_and_in_order() {
 fn process_of_all_messages() {
     if is_process() {
         messages::all(&mut open().expect("MPI is there"));
+        let error = open().expect_err("once in a process").to_string();
+        assert!(error.contains("MPI is initialised already in this process"), "{error}");
+    }
+}
+
+/// One process ends the run while the others wait for it: all of them end, with its exit code.
+#[test]
+fn an_end_of_the_run_ends_every_process() {
+    for of in [OPEN_MPI, MPICH] {
+        if let Some(output) = run(&of, 3, "process_that_ends_the_run", &[]) {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(7), "{errors}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "a process of another test"]
+fn process_that_ends_the_run() {
+    if is_process() {
+        let mut mpi = open().expect("MPI is there");
+        if mpi.rank() == 1 {
+            mpi.abort(7);
+        }
+        messages::wait_for_ever(&mut mpi, 1);
     }
 }
 
