@@ -6,6 +6,7 @@ mod context;
 mod exit;
 mod machine;
 mod output;
+mod ranks;
 mod runs;
 mod signals;
 

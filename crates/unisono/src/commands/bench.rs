@@ -96,7 +96,7 @@ pub fn run(args: &BenchArgs, context: &Context) -> std::result::Result<u8, Failu
             isa: Some(context.isa),
             ..Options::default()
         };
-        let device = setup::opened(Mesh::one(), options)?;
+        let device = setup::alone(Mesh::one(), options)?;
         let bench = Bench {
             device: &device,
             context,

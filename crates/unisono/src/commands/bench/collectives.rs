@@ -54,7 +54,7 @@ pub fn run(args: &BenchArgs, context: &Context) -> std::result::Result<u8, Failu
             isa: Some(context.isa),
             ..Options::default()
         };
-        let device = setup::opened(Mesh::new(&[("dp", devices)]).map_err(Failure::input)?, options)?;
+        let device = setup::alone(Mesh::new(&[("dp", devices)]).map_err(Failure::input)?, options)?;
         for (bytes, samples) in SIZES {
             for collective in ["all-reduce", "all-gather"] {
                 let row = measure(device.runtime(), collective, bytes, samples)?;
