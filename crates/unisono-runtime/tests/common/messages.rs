@@ -142,6 +142,14 @@ fn median(times: usize, mut run: impl FnMut()) -> f64 {
     seconds[seconds.len() / 2]
 }
 
+/// Waits for a message that does not come.
+#[allow(dead_code)] // It is for processes only.
+pub fn wait_for_ever(on: &mut dyn Transport, peer: usize) {
+    let mut byte = [0];
+    let request = begin_receive(on, peer, 0, &mut byte).expect("it receives");
+    panic!("a message came: {:?}", wait(on, request));
+}
+
 /// Receives begun and tested in other orders than the sends: a tag finds its message.
 fn tags_out_of_order(to: &mut dyn Transport) {
     let (next, previous) = neighbours(to);
