@@ -42,6 +42,7 @@ pub use processes::Processes;
 pub use queue::Queue;
 pub use report::{MemoryReport, Phase, PhaseReport, Report};
 pub use runtime::Runtime;
+pub use sched::AirTime;
 pub use task::{Recorded, Task, UNDEFINED};
 pub use trace::Trace;
 pub use traffic::{Pattern, TrafficReport};

@@ -80,6 +80,8 @@ impl<'a, 't> Session<'a, 't> {
                 .iter()
                 .map(|phase| (phase.name(), report.phase(*phase).busy.as_secs_f64() / workers))
                 .collect(),
+            between_processes: (runtime.processes().size() > 1)
+                .then(|| [report.air.total, report.air.exposed].map(|time| time.as_secs_f64())),
             tokens_per_s: (state.tokens - first_tokens) as f64 / seconds,
             steps_per_s: steps / seconds,
             flops_per_s: steps * plan.flops_per_step / seconds,

@@ -63,13 +63,14 @@ pub fn run(args: &TrainArgs, context: &Context) -> Result<u8, Failure> {
     let is_text = !matches!(dataset, Dataset::Regression(_));
 
     let system = System::of(&plan.mesh, plan.machine.as_ref(), context)?;
+    let processes = system.processes.size();
     let header = Header {
         config: &config,
         plan: &plan,
         dataset: &dataset,
         isa: context.isa,
-        workers: setup::workers(&config),
-        cores: cores(),
+        workers: setup::workers(&config) * processes,
+        cores: cores() * processes,
         others: probe.others(),
         processes: context.ranks.as_ref().map(Ranks::describe),
         mesh_flag: args.changes.mesh.as_deref(),
@@ -98,7 +99,10 @@ pub fn run(args: &TrainArgs, context: &Context) -> Result<u8, Failure> {
     let summary = result?;
 
     let is_first = context.ranks.as_ref().is_none_or(|ranks| ranks.rank() == 0);
-    let peak = (!out.is_quiet() && is_first).then(|| fma_peak(context.isa, device.runtime().workers(), PEAK_SECONDS));
+    let peak = (!out.is_quiet() && is_first).then(|| {
+        // Of all processes, as far as they are alike.
+        processes as f64 * fma_peak(context.isa, device.runtime().workers(), PEAK_SECONDS)
+    });
     let report = Report {
         summary: &summary,
         plan: &run.plan,
