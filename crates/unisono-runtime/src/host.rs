@@ -360,6 +360,18 @@ impl Host {
     }
 }
 
+impl Drop for Host {
+    /// What this process has yet to send, others wait for.
+    fn drop(&mut self) {
+        let Some(cpu) = &self.cpu else { return };
+        if cpu.workers.expects_messages() && self.failure().is_ok() && !std::thread::panicking() {
+            let everything = self.everything();
+            // An error has nobody left to hear of it; the messages are given up then.
+            let _ = self.wait(everything);
+        }
+    }
+}
+
 /// A quick running hash; it has to tell programs apart, not to withstand an attack.
 #[derive(Default)]
 pub(crate) struct StreamHash(pub(crate) u64);
