@@ -12,7 +12,7 @@ const GLANCE: Duration = Duration::from_micros(100);
 
 impl Scheduler {
     /// Whether messages are on their way.
-    pub(crate) fn expects_messages(&self) -> bool {
+    pub(super) fn expects_messages(&self) -> bool {
         self.wire.as_ref().is_some_and(|wire| wire.is_busy())
     }
 
