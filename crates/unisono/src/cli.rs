@@ -462,11 +462,13 @@ fn threads(text: &str) -> Result<usize, String> {
 
 /// Parses the command line; help, version and wrong options end the process.
 pub fn parse() -> Cli {
-    let matches = command().get_matches();
-    match Cli::from_arg_matches(&matches) {
-        Ok(cli) => cli,
-        Err(error) => error.exit(),
-    }
+    let parsed = command()
+        .try_get_matches()
+        .and_then(|matches| Cli::from_arg_matches(&matches));
+    parsed.unwrap_or_else(|error| {
+        crate::ranks::give_way();
+        error.exit()
+    })
 }
 
 /// The command line's definition, complete with the version.

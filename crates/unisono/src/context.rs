@@ -33,13 +33,21 @@ impl Context {
             Some(name) => Isa::named(name).map_err(Failure::input)?,
         };
         let ranks = if together { Ranks::join(&environment)? } else { None };
-        let prints = match &ranks {
-            Some(ranks) => ranks::prints(ranks.rank(), &environment.variables)?,
-            None => true,
-        };
         let out = Out::new(level, common.quiet, common.json, color);
+        let out = match &ranks {
+            Some(ranks) => {
+                let prints = ranks::prints(ranks.rank(), &environment.variables);
+                let prints = ranks.are_one_program().and(prints);
+                // From here on all processes end together, with one message.
+                match prints.unwrap_or_else(|failure| ranks.farewell(&failure, &out)) {
+                    true => out,
+                    false => out.silenced(),
+                }
+            }
+            None => out,
+        };
         Ok(Context {
-            out: if prints { out } else { out.silenced() },
+            out,
             ranks,
             environment,
             isa,

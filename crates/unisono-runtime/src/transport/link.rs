@@ -6,11 +6,12 @@
 
 use super::control::{self, Control, Kind};
 use super::error::TransportError;
+use super::line::Line;
+use super::watch::{Heard, LOOK, Shared, listened, lock};
 use super::{Request, Transport};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 /// How a link is to be set up.
@@ -54,24 +55,6 @@ impl Drop for Handle {
     }
 }
 
-struct Shared {
-    rank: usize,
-    size: usize,
-    name: String,
-    settings: Settings,
-    /// The transport and what control messages are on their way: for one thread at a time.
-    line: Mutex<Line>,
-    /// What this process does.
-    doing: Mutex<Doing>,
-    /// What was heard of the others.
-    heard: Mutex<Vec<Heard>>,
-    /// Whether somebody is lost or has failed.
-    alarm: AtomicBool,
-    over: Mutex<bool>,
-    ends: Condvar,
-    watcher: Mutex<Option<JoinHandle<()>>>,
-}
-
 /// What a process does, in a form that costs little to keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Doing {
@@ -81,17 +64,6 @@ pub struct Doing {
     pub commands: u64,
     /// The last command that met other processes.
     pub what: &'static str,
-}
-
-/// What is known of another process.
-#[derive(Clone, Debug)]
-struct Heard {
-    at: Instant,
-    host: String,
-    step: u64,
-    commands: u64,
-    what: String,
-    failure: Option<Failure>,
 }
 
 /// Words of a process that fails.
@@ -106,21 +78,6 @@ pub struct Failure {
     /// What it has to say.
     pub text: String,
 }
-
-/// What one thread at a time holds.
-pub struct Line {
-    /// What carries the messages.
-    pub(crate) transport: Box<dyn Transport>,
-    /// Control messages to come, one a peer that is listened to.
-    coming: Vec<(usize, Box<Control>, Request)>,
-    /// Control messages that go out.
-    going: Vec<(Box<Control>, Request)>,
-}
-
-/// How often the watcher looks.
-const LOOK: Duration = Duration::from_millis(100);
-/// How often a process says that it lives.
-const BEAT: Duration = Duration::from_secs(1);
 
 impl Link {
     /// Joins the processes of a transport.
@@ -141,6 +98,7 @@ impl Link {
             transport,
             coming: Vec::new(),
             going: Vec::new(),
+            quiet: false,
         };
         for peer in listened(rank, size) {
             line.listen(peer)?;
@@ -353,192 +311,18 @@ impl Link {
     pub fn finish(&self) -> Result<(), TransportError> {
         // Others may have something to do for as long as they like; they live meanwhile.
         self.gather("the end of the run", &[], Duration::MAX)?;
+        // From here on nobody gives signs of life, and those on their way arrive before anyone stops listening: a message that nobody takes
+        // would be left to the transport for ever.
+        self.line().quiet = true;
+        while !self.line().has_said_all() {
+            self.check()?;
+            self.shared.exchange_words(false)?;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.gather("the end of the run", &[], self.timeout())?;
         self.shared.stop();
         let mut line = self.line();
         line.leave();
         line.transport.finish()
-    }
-}
-
-/// The peers that a process exchanges signs of life with: rank 0 with all.
-fn listened(rank: usize, size: usize) -> std::ops::Range<usize> {
-    match rank {
-        0 => 1..size,
-        _ => 0..1,
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Line {
-    /// Begins to listen for the next control message of a peer.
-    fn listen(&mut self, peer: usize) -> Result<(), TransportError> {
-        let mut message = Box::new(Control::empty());
-        let bytes = message.bytes_mut();
-        // SAFETY: the message lies in a box that `coming` keeps until the request is over or cancelled.
-        let request = unsafe {
-            self.transport
-                .receive(peer, control::TAG, bytes.as_mut_ptr(), bytes.len())?
-        };
-        self.coming.push((peer, message, request));
-        Ok(())
-    }
-
-    /// Sends a control message.
-    fn say(&mut self, peer: usize, message: &Control) -> Result<(), TransportError> {
-        let message = Box::new(message.clone());
-        let bytes = message.bytes();
-        // SAFETY: as in `listen`, in `going`.
-        let request = unsafe { self.transport.send(peer, control::TAG, bytes.as_ptr(), bytes.len())? };
-        self.going.push((message, request));
-        Ok(())
-    }
-
-    /// Moves control messages on; `heard` gets those that have come.
-    fn hear(&mut self, mut heard: impl FnMut(usize, &Control)) -> Result<(), TransportError> {
-        let mut index = 0;
-        while index < self.going.len() {
-            match self.transport.test(self.going[index].1)? {
-                true => drop(self.going.swap_remove(index)),
-                false => index += 1,
-            }
-        }
-        let mut index = 0;
-        while index < self.coming.len() {
-            if !self.transport.test(self.coming[index].2)? {
-                index += 1;
-                continue;
-            }
-            let (peer, message, _) = self.coming.swap_remove(index);
-            heard(peer, &message);
-            self.listen(peer)?;
-        }
-        Ok(())
-    }
-
-    /// Gives up all control messages.
-    fn leave(&mut self) {
-        let coming = std::mem::take(&mut self.coming);
-        let going = std::mem::take(&mut self.going);
-        let requests = coming.iter().map(|(_, _, request)| *request);
-        for request in requests.chain(going.iter().map(|(_, request)| *request)) {
-            // Nobody is left to tell.
-            let _ = self.transport.cancel(request);
-        }
-    }
-}
-
-impl Shared {
-    /// The watcher's life.
-    fn watch(&self) {
-        let mut said: Option<Instant> = None;
-        let mut over = lock(&self.over);
-        while !*over {
-            drop(over);
-            let beats = said.is_none_or(|at| at.elapsed() >= BEAT);
-            if beats {
-                said = Some(Instant::now());
-                self.keep_status();
-            }
-            if self.exchange_words(beats).is_err() || self.lost().is_some() {
-                self.alarm.store(true, Ordering::Release);
-            }
-            over = lock(&self.over);
-            if !*over {
-                over = match self.ends.wait_timeout(over, LOOK) {
-                    Ok((over, _)) => over,
-                    Err(poisoned) => poisoned.into_inner().0,
-                };
-            }
-        }
-    }
-
-    fn exchange_words(&self, beats: bool) -> Result<(), TransportError> {
-        let doing = *lock(&self.doing);
-        let mut line = lock(&self.line);
-        if beats {
-            let message = Control::new(Kind::Beat, 0, &self.settings.host, doing, "");
-            for peer in listened(self.rank, self.size) {
-                line.say(peer, &message)?;
-            }
-        }
-        line.hear(|peer, message| {
-            let mut heard = lock(&self.heard);
-            let heard = &mut heard[peer];
-            heard.at = Instant::now();
-            heard.host = message.host();
-            heard.step = message.doing().0;
-            heard.commands = message.doing().1;
-            heard.what = message.what();
-            if message.kind() == Kind::Failure {
-                heard.failure = Some(Failure {
-                    rank: peer,
-                    host: message.host(),
-                    code: message.code(),
-                    text: message.text(),
-                });
-                self.alarm.store(true, Ordering::Release);
-            }
-        })
-    }
-
-    /// The first peer that has been silent for too long.
-    fn lost(&self) -> Option<usize> {
-        let heard = lock(&self.heard);
-        listened(self.rank, self.size).find(|peer| heard[*peer].at.elapsed() > self.settings.silence)
-    }
-
-    fn alarm(&self) -> Result<(), TransportError> {
-        let failed = lock(&self.heard).iter().find_map(|heard| heard.failure.clone());
-        if let Some(failure) = failed {
-            return Err(TransportError::Failed {
-                rank: failure.rank,
-                host: failure.host,
-                code: failure.code,
-                text: failure.text,
-            });
-        }
-        let Some(peer) = self.lost() else {
-            // It was late, and has been heard of again.
-            self.alarm.store(false, Ordering::Release);
-            return Ok(());
-        };
-        let heard = &lock(&self.heard)[peer];
-        Err(TransportError::Lost {
-            rank: peer,
-            host: heard.host.clone(),
-            seconds: heard.at.elapsed().as_secs(),
-            step: heard.step,
-            what: heard.what.clone(),
-        })
-    }
-
-    /// Notes down what this process does, where somebody asked for it.
-    fn keep_status(&self) {
-        let Some(path) = &self.settings.status else { return };
-        let doing = *lock(&self.doing);
-        let text = format!(
-            "{} {}\nstep {}, {} commands, the last between processes {}\n",
-            self.settings.host,
-            std::process::id(),
-            doing.step,
-            doing.commands,
-            doing.what
-        );
-        // A reader may find half a line; it is for people, and comes again in a second.
-        let _ = std::fs::write(path, text);
-    }
-
-    fn stop(&self) {
-        *lock(&self.over) = true;
-        self.ends.notify_all();
-        if let Some(thread) = lock(&self.watcher).take()
-            && thread.thread().id() != std::thread::current().id()
-        {
-            // It ends by returning.
-            let _ = thread.join();
-        }
     }
 }

@@ -4,12 +4,16 @@
 //! tag, while both go on computing. Nothing here waits. Calls come from one thread at a time.
 
 pub(crate) mod control;
+mod deadline;
 mod error;
+mod line;
 mod link;
 mod memory;
 pub mod mpi;
+mod watch;
 mod world;
 
+pub use deadline::within;
 pub use error::TransportError;
 pub use link::{Failure, Link, Settings};
 pub use memory::Memory;

@@ -45,6 +45,15 @@ fn comment(out: &mut String, indent: &str, text: &str) {
     }
 }
 
+/// Every key of a configuration by its full name, with its value as YAML.
+pub fn keys_and_values(config: &RunConfig) -> Vec<(&'static str, String)> {
+    let values = flatten(config);
+    values
+        .into_iter()
+        .map(|(path, value)| (path, value.to_string()))
+        .collect()
+}
+
 /// A key on which two configurations differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {

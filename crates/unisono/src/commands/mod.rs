@@ -38,6 +38,7 @@ use crate::cli::{Cli, Command};
 use crate::context::Context;
 use crate::exit::{self, Failure};
 use crate::output::{Level, Out};
+use crate::ranks;
 use std::process::ExitCode;
 
 /// Runs a command; what goes wrong is told, and the exit code says so.
@@ -50,6 +51,7 @@ pub fn run(cli: &Cli) -> ExitCode {
     let context = match Context::new(&cli.common, together) {
         Ok(context) => context,
         Err(failure) => {
+            ranks::give_way();
             Out::new(Level::Error, false, false, true).error(&failure);
             return failure.code.into();
         }

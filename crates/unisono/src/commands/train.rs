@@ -18,11 +18,10 @@ use crate::signals::Signals;
 use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use unisono_data::files::hash_bytes;
 use unisono_kernels::gemm::peak::fma_peak;
 use unisono_runtime::machine::cores;
 use unisono_train::checkpoint::{self, Checkpoint, CheckpointError};
-use unisono_train::config::{Loaded, RunConfig, differing_keys, to_yaml};
+use unisono_train::config::{Loaded, RunConfig, differing_keys, keys_and_values};
 use unisono_train::dataset::Dataset;
 use unisono_train::run::{Ending, Run};
 
@@ -134,14 +133,12 @@ fn agree(
     context: &Context,
 ) -> Result<(), Failure> {
     let Some(ranks) = &context.ranks else { return Ok(()) };
-    ranks.agree(&[
-        ("configurations (hash)", hash_bytes(to_yaml(config).as_bytes())),
-        ("data (hash)", dataset.digest()),
-        (
-            "checkpoints to go on from",
-            checkpoint.map_or_else(|| "none".to_string(), |found| found.path().display().to_string()),
-        ),
-    ])
+    let keys = keys_and_values(config).into_iter();
+    let mut facts: Vec<(String, String)> = keys.map(|(key, value)| (format!("values of {key}"), value)).collect();
+    facts.push(("data (hash)".to_string(), dataset.digest()));
+    let before = checkpoint.map_or_else(|| "none".to_string(), |found| found.path().display().to_string());
+    facts.push(("checkpoints to go on from".to_string(), before));
+    ranks.agree(facts)
 }
 
 /// The run's folder, and the lock on it: the first process takes it for all.

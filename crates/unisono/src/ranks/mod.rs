@@ -7,18 +7,21 @@ mod farewell;
 mod owners;
 
 use crate::exit::Failure;
+use crate::output::{Level, Out};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use unisono_data::files::hash_file;
 use unisono_mesh::visible::{TT, UNISONO};
 use unisono_runtime::machine;
-use unisono_runtime::transport::{Given, Link, Mpi, Settings, TransportError, World};
+use unisono_runtime::transport::{Given, Link, Mpi, Settings, World, within};
 use unisono_train::config::Environment;
 
 /// Seconds that a process which lives is waited for, unless `UNISONO_TIMEOUT` says otherwise.
 const TIMEOUT: u64 = 120;
+/// Seconds without a sign of life after which a process is lost, unless `UNISONO_SILENCE` says otherwise.
+const SILENCE: u64 = 10;
 
 /// See the module.
 pub struct Ranks {
@@ -48,7 +51,7 @@ impl Ranks {
     /// Joins the processes of this run; `None` where this one is alone.
     ///
     /// # Errors
-    /// No MPI, launcher and MPI at odds, programs of different versions, processes that do not come.
+    /// No MPI, launcher and MPI at odds, processes that do not come.
     pub fn join(environment: &Environment) -> Result<Option<Ranks>, Failure> {
         let variables = &environment.variables;
         let world = World::find(Given::default(), variables).map_err(Failure::input)?;
@@ -58,27 +61,42 @@ impl Ranks {
         let said = Said::of_this(variables)?;
         let settings = Settings {
             host: said.host.clone(),
-            timeout: Duration::from_secs(timeout(variables)?),
+            timeout: seconds(variables, "UNISONO_TIMEOUT", TIMEOUT)?,
+            silence: seconds(variables, "UNISONO_SILENCE", SILENCE)?,
             status: variables
                 .get("UNISONO_RUN_DIR")
                 .map(|folder| Path::new(folder).join(format!("rank-{}", world.rank))),
-            ..Settings::default()
         };
-        let quiet_if_not_first = |error: TransportError| match world.rank {
-            0 => Failure::input(error),
-            // All see the same; one tells it.
-            _ => Failure::silent(crate::exit::INPUT),
+        let late = || {
+            give_way();
+            let failure = Failure::running(format!(
+                "rank {} on {}: after {} s MPI has not brought the {} processes of this run together: one of them has not started, or \
+                 has ended before it joined; UNISONO_TIMEOUT (--timeout) gives it longer",
+                world.rank,
+                said.host,
+                settings.timeout.as_secs(),
+                world.size
+            ));
+            Out::new(Level::Error, false, false, true).error(&failure);
+            std::process::exit(i32::from(failure.code))
         };
-        let mpi = Mpi::open(variables, &world).map_err(quiet_if_not_first)?;
+        let mpi = within(settings.timeout, late, || Mpi::open(variables, &world)).map_err(Failure::input)?;
         let link = Link::start(Box::new(mpi), settings).map_err(Failure::running)?;
         let said = gather(&link, "the start", &said)?;
         let apart = are_apart(&said);
         let ranks = Ranks { link, said, apart };
-        let facts = |what: fn(&Said) -> &String| ranks.said.iter().map(|said| what(said).clone()).collect();
-        ranks.compare("versions of unisono", facts(|said| &said.version))?;
-        ranks.compare("builds of unisono (BLAKE3 of the program)", facts(|said| &said.build))?;
         ranks.keep_to_own_cores();
         Ok(Some(ranks))
+    }
+
+    /// Whether all processes run one and the same program.
+    ///
+    /// # Errors
+    /// Other versions or builds; every process gets the same words.
+    pub fn are_one_program(&self) -> Result<(), Failure> {
+        let facts = |what: fn(&Said) -> &String| self.said.iter().map(|said| what(said).clone()).collect();
+        self.compare("versions of unisono", facts(|said| &said.version))?;
+        self.compare("builds of unisono (BLAKE3 of the program)", facts(|said| &said.build))
     }
 
     /// How the processes talk.
@@ -128,15 +146,19 @@ impl Ranks {
     /// Compares what each process has, by name: all must have the same.
     ///
     /// # Errors
-    /// A difference, with the ranks; every process gets the same words.
-    pub fn agree(&self, facts: &[(&str, String)]) -> Result<(), Failure> {
+    /// The first difference, with the ranks; every process gets the same words.
+    pub fn agree(&self, facts: Vec<(String, String)>) -> Result<(), Failure> {
         if self.apart {
             return Ok(());
         }
-        let own: Vec<String> = facts.iter().map(|(_, value)| value.clone()).collect();
-        let all: Vec<Vec<String>> = gather(&self.link, "the comparison of what they run", &own)?;
-        for (index, (name, _)) in facts.iter().enumerate() {
-            self.compare(name, all.iter().map(|values| values[index].clone()).collect())?;
+        let all = gather(&self.link, "the comparison of what they run", &facts)?;
+        // What one has and another has not, differs too.
+        let mut seen = BTreeSet::new();
+        for (name, _) in all.iter().flatten().filter(|(name, _)| seen.insert(name)) {
+            let of =
+                |facts: &Vec<(String, String)>| facts.iter().find(|fact| fact.0 == *name).map(|fact| fact.1.clone());
+            let values = all.iter().map(|facts| of(facts).unwrap_or_else(|| "none".to_string()));
+            self.compare(name, values.collect())?;
         }
         Ok(())
     }
@@ -256,14 +278,28 @@ impl Said {
     }
 }
 
-fn timeout(variables: &BTreeMap<String, String>) -> Result<u64, Failure> {
-    match variables.get("UNISONO_TIMEOUT").map(|value| value.trim()) {
-        None | Some("") => Ok(TIMEOUT),
-        Some(value) => value.parse().ok().filter(|seconds| *seconds > 0).ok_or_else(|| {
-            Failure::input(format!(
-                "UNISONO_TIMEOUT is `{value}`; a number of seconds above 0 was expected"
-            ))
-        }),
+/// A time of a variable.
+fn seconds(variables: &BTreeMap<String, String>, name: &str, default: u64) -> Result<Duration, Failure> {
+    let seconds =
+        match variables.get(name).map(|value| value.trim()) {
+            None | Some("") => default,
+            Some(value) => value.parse().ok().filter(|seconds| *seconds > 0).ok_or_else(|| {
+                Failure::input(format!("{name} is `{value}`; a number of seconds above 0 was expected"))
+            })?,
+        };
+    Ok(Duration::from_secs(seconds))
+}
+
+/// How long another process than the first waits before it tells what goes wrong before they have joined: what all of them see, the
+/// first tells, and its launcher ends the others meanwhile.
+const GIVE_WAY: Duration = Duration::from_secs(1);
+
+/// Lets the first process of the run speak, if this is another.
+pub fn give_way() {
+    let names = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"];
+    let rank = names.iter().find_map(|name| std::env::var(name).ok());
+    if rank.is_some_and(|rank| rank.trim() != "0") {
+        std::thread::sleep(GIVE_WAY);
     }
 }
 

@@ -2,6 +2,8 @@
 
 #![allow(dead_code)]
 
+pub mod mpi;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
