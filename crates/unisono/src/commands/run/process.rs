@@ -4,7 +4,7 @@ use super::banners::{Banners, Cause};
 use super::folder::Folder;
 use crate::exit::{self, Failure};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use rustix::time::Timespec;
 use std::io::{IsTerminal, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -26,6 +26,9 @@ const FORCED: Duration = Duration::from_secs(10);
 /// How long standard error may stay open once the launcher has ended: a stray grandchild could hold it.
 const DRAIN: Duration = Duration::from_millis(500);
 
+/// Most ranks of a host whose processes are looked at.
+const MAX_LOOKED_AT: usize = 64;
+
 /// How a job ended.
 pub enum Ended {
     /// Every rank ended with 0.
@@ -41,6 +44,8 @@ pub struct End {
     /// The exit code.
     pub code: u8,
     cause: Option<Cause>,
+    /// The rank of this host that was seen to end first.
+    gone: Option<usize>,
 }
 
 /// Starts a job and waits for its end.
@@ -74,6 +79,7 @@ pub fn run(job: &Job, ours: bool, folder: &Folder, stops: &Stops) -> Result<Ende
         banners: Banners::default(),
         partial: Vec::new(),
         stop: None,
+        gone: None,
     };
     let status = watch.wait(stops);
     Ok(match (watch.stop, code(status)) {
@@ -82,6 +88,7 @@ pub fn run(job: &Job, ours: bool, folder: &Folder, stops: &Stops) -> Result<Ende
         (None, code) => Ended::Badly(End {
             code,
             cause: watch.banners.cause,
+            gone: watch.gone,
         }),
     })
 }
@@ -111,6 +118,7 @@ struct Watch<'a> {
     /// The beginning of a line whose end has not come yet.
     partial: Vec<u8>,
     stop: Option<Stop>,
+    gone: Option<usize>,
 }
 
 impl Watch<'_> {
@@ -139,6 +147,7 @@ impl Watch<'_> {
                 }
             } else {
                 self.signals(stops.take());
+                self.look_for_gone();
             }
         }
     }
@@ -219,6 +228,20 @@ impl Watch<'_> {
         }
     }
 
+    /// Notes the first rank of this host whose process is no longer there: Open MPI does not always say which it was.
+    fn look_for_gone(&mut self) {
+        if !self.ours || self.gone.is_some() {
+            return;
+        }
+        let here = super::hostname();
+        let is_gone = |rank: &usize| {
+            let word = self.folder.word(*rank).filter(|word| word.host == here && word.pid > 1);
+            let pid = word.and_then(|word| Pid::from_raw(word.pid));
+            pid.is_some_and(|pid| test_kill_process(pid).is_err())
+        };
+        self.gone = (0..self.ranks.min(MAX_LOOKED_AT)).find(is_gone);
+    }
+
     /// Ends ranks of this host that MPI's launcher would leave behind.
     fn kill_ranks(&self) {
         let here = super::hostname();
@@ -258,7 +281,21 @@ impl End {
                 rank,
                 format!("rank {rank} on {host} ended before the others, without a word to them"),
             ),
-            None => return Some(format!("{} ended with exit code {}", job.mpirun.program, self.code)),
+            None => {
+                let how = match self.code {
+                    code if code > exit::SIGNAL => format!("was ended by signal {}", code - exit::SIGNAL),
+                    code => format!("ended with exit code {code}"),
+                };
+                match &self.gone {
+                    Some(rank) => (rank, format!("rank {rank}{} {how}", host(*rank))),
+                    None => {
+                        let launcher = &job.mpirun.program;
+                        return Some(format!(
+                            "a rank {how}; {launcher} does not say which, and ended the others too"
+                        ));
+                    }
+                }
+            }
         };
         let last = folder.word(*rank).map(|word| word.last).filter(|last| !last.is_empty());
         if let Some(last) = last {

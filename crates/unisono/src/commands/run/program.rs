@@ -9,7 +9,10 @@ use clap::FromArgMatches;
 use std::path::Path;
 use unisono_launch::Job;
 use unisono_tensor::Mesh;
-use unisono_train::config::{Environment, Loaded};
+use unisono_train::config::{Environment, Loaded, Place};
+
+/// Roles of tt-train beside the workers: aggregator and optimizer.
+const IDLE_ROLES: usize = 2;
 
 /// The program of each rank.
 #[derive(Clone)]
@@ -110,8 +113,13 @@ impl Child {
 fn fits(loaded: &Loaded, job: &Job) -> Result<(), Failure> {
     let shape = &loaded.config.device.mesh_shape;
     let devices: usize = shape.iter().product();
-    let place = loaded.place("device_config.mesh_shape");
-    let place = place.map(|place| format!(" at {place}")).unwrap_or_default();
+    if let Some(multihost) = &loaded.config.multihost {
+        return workers(multihost.num_workers, loaded, job);
+    }
+    let place = match loaded.place("device_config.mesh_shape") {
+        Some(place @ Place::File { .. }) => format!(" at {place}"),
+        _ => String::new(),
+    };
     let mesh = format!("the mesh {shape:?}{place} has {}", counted(devices, "device"));
     // Ranks of different meshes run for themselves.
     let of_mesh = |id| job.ranks.iter().filter(move |rank| rank.mesh_id == id).count();
@@ -134,6 +142,22 @@ fn fits(loaded: &Loaded, job: &Job) -> Result<(), Failure> {
         )));
     }
     Ok(())
+}
+
+/// `num_workers` must be the number of ranks; an aggregator and an optimizer beside them are allowed, and idle.
+fn workers(workers: usize, loaded: &Loaded, job: &Job) -> Result<(), Failure> {
+    let ranks = job.ranks.len();
+    if (workers..=workers + IDLE_ROLES).contains(&ranks) {
+        return Ok(());
+    }
+    let place = loaded.place("multihost_config.num_workers");
+    let place = place.map(|place| format!(" at {place}")).unwrap_or_default();
+    Err(Failure::input(format!(
+        "multihost_config.num_workers{place} is {workers}, and {} gives {}: they must be as many (or up to {IDLE_ROLES} \
+         more, an aggregator and an optimizer, which stay idle)",
+        job.whence,
+        counted(ranks, "rank")
+    )))
 }
 
 /// `1 device`, `4 devices`.
