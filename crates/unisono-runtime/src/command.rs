@@ -135,6 +135,7 @@ commands! {
     ArgMax(crate::ops::reduce::ArgMax),
     Move(crate::ops::reduce::Move),
     AllReduce(crate::ops::all_reduce::AllReduce),
+    Bucket(crate::ops::bucket::Bucket),
     RingSum(crate::ops::all_reduce::RingSum),
     AllGather(crate::ops::gather::AllGather),
     TakePart(crate::ops::gather::TakePart),

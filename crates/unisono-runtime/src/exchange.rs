@@ -18,7 +18,7 @@ pub struct Message {
     /// The device of the system in whose memory the elements lie, at this process. What comes from a device of another process is put
     /// where that device has it: each process keeps address space for every device, and fills what it is sent.
     pub device: usize,
-    /// The elements.
+    /// The elements; none where it is enough that the message comes.
     pub buffer: BufferRef,
 }
 
@@ -55,12 +55,18 @@ impl Op for Exchange {
     }
 
     fn reads(&self, see: &mut dyn FnMut(BufferRef)) {
-        let sent = self.messages.iter().filter(|message| message.sends);
+        let sent = self
+            .messages
+            .iter()
+            .filter(|message| message.sends && message.buffer.len > 0);
         sent.for_each(|message| see(message.buffer));
     }
 
     fn writes(&self, see: &mut dyn FnMut(BufferRef)) {
-        let received = self.messages.iter().filter(|message| !message.sends);
+        let received = self
+            .messages
+            .iter()
+            .filter(|message| !message.sends && message.buffer.len > 0);
         received.for_each(|message| see(message.buffer));
     }
 

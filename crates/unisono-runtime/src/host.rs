@@ -7,7 +7,7 @@ use crate::exchange::Mark;
 use crate::ledger::Ledger;
 use crate::queue::Queue;
 use crate::report::{Phase, Report};
-use crate::sched::{Entry, HostGoal, Scope, Worker, Workers, Writer};
+use crate::sched::{AirTime, Entry, HostGoal, Scope, Worker, Workers, Writer};
 use crate::span::Groups;
 use crate::task::{Recorded, Task, Undefine};
 use crate::trace::Capture;
@@ -25,6 +25,7 @@ pub(crate) struct Host {
     since: Instant,
     /// Busy time that earlier reports have shown.
     shown: [Duration; Phase::ALL.len()],
+    shown_air: AirTime,
     pub(crate) hash: u64,
     /// Commands issued.
     commands: u64,
@@ -64,6 +65,7 @@ impl Host {
             report: Report::default(),
             since: Instant::now(),
             shown: Default::default(),
+            shown_air: AirTime::default(),
             hash: 0,
             commands: 0,
             groups: Groups::new(),
@@ -303,6 +305,7 @@ impl Host {
         let mut report = Report {
             memory: self.ledger.memory(),
             wall: self.since.elapsed(),
+            air: self.air_since_shown(),
             ..self.report.clone()
         };
         for (phase, busy) in self.busy().into_iter().enumerate() {
@@ -317,7 +320,22 @@ impl Host {
         self.traffic = TrafficBook::default();
         self.since = Instant::now();
         self.shown = self.busy();
+        self.shown_air = self.air_time();
         self.ledger.reset_peaks(self.phase);
+    }
+
+    fn air_time(&self) -> AirTime {
+        self.cpu
+            .as_ref()
+            .map_or_else(AirTime::default, |cpu| cpu.workers.air_time())
+    }
+
+    fn air_since_shown(&self) -> AirTime {
+        let now = self.air_time();
+        AirTime {
+            total: now.total.saturating_sub(self.shown_air.total),
+            exposed: now.exposed.saturating_sub(self.shown_air.exposed),
+        }
     }
 
     fn busy(&self) -> [Duration; Phase::ALL.len()] {

@@ -5,6 +5,20 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// Cores that this process could use before it was restricted to some of them: all of its control group's quota.
+pub fn host_cores() -> usize {
+    static FIRST: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+    *FIRST.get_or_init(cores)
+}
+
+/// The name of this host.
+pub fn host_name() -> String {
+    #[cfg(unix)]
+    return rustix::system::uname().nodename().to_string_lossy().into_owned();
+    #[cfg(not(unix))]
+    return std::env::var("COMPUTERNAME").unwrap_or_else(|_| "this host".to_string());
+}
+
 /// Bytes of memory that this process may use: the machine's, or the control group's limit if that is lower. `None` where the
 /// system does not say.
 pub fn memory() -> Option<u64> {
@@ -48,6 +62,8 @@ fn group_limit() -> Option<u64> {
 /// Keeps this thread, and those that it will start, to some processors. A refusal costs speed only.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub fn restrict(cpus: &[usize]) {
+    // What there was before.
+    host_cores();
     let mut set = rustix::thread::CpuSet::new();
     for cpu in cpus.iter().filter(|cpu| **cpu < rustix::thread::CpuSet::MAX_CPU) {
         set.set(*cpu);

@@ -2,6 +2,7 @@
 
 use crate::buffer::Kind;
 use crate::command::Cost;
+use crate::sched::AirTime;
 use std::time::Duration;
 
 /// The part of a training step that a command belongs to.
@@ -116,6 +117,8 @@ pub struct MemoryReport {
 /// What has happened since the runtime was opened or the report last reset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
+    /// Messages between processes.
+    pub air: AirTime,
     /// One entry a phase, in the order of [`Phase::ALL`].
     pub phases: [PhaseReport; Phase::ALL.len()],
     /// Memory of each device.

@@ -4,6 +4,7 @@ use crate::arena::Arenas;
 use crate::buffer::{BufferRef, Dtype, Kind};
 use crate::command::Command;
 use crate::error::RuntimeError;
+use crate::handles::{Buffer, Leak, Pending};
 use crate::host::Host;
 use crate::machine;
 use crate::options::{Backend, Options};
@@ -16,10 +17,8 @@ use crate::transfer::HostData;
 use crate::transport::Link;
 use crate::view::View;
 use std::cell::{Cell, RefCell, RefMut};
-use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
 use unisono_kernels::isa::Isa;
 use unisono_mesh::{Mesh, MeshView};
 
@@ -37,6 +36,7 @@ struct Inner {
     /// Views made so far.
     views: Cell<u32>,
     processes: Processes,
+    link: Option<Link>,
     backend: Backend,
     workers: usize,
     isa: Isa,
@@ -132,7 +132,7 @@ impl Runtime {
                 let (workers, writers) = Workers::start(Setup {
                     arenas,
                     processes: processes.clone(),
-                    link,
+                    link: link.clone(),
                     isa,
                     workers,
                     cores,
@@ -146,6 +146,7 @@ impl Runtime {
             view: Arc::new(View::new(0, system, processes.clone())),
             inner: Rc::new(Inner {
                 processes,
+                link: link.clone(),
                 views: Cell::new(1),
                 backend: options.backend,
                 workers: if options.backend == Backend::Cpu { workers } else { 0 },
@@ -232,6 +233,11 @@ impl Runtime {
     /// The processes that carry the devices.
     pub fn processes(&self) -> &Processes {
         &self.inner.processes
+    }
+
+    /// How the processes that carry the devices talk, where there are several.
+    pub fn link(&self) -> Option<&Link> {
+        self.inner.link.as_ref()
     }
 
     /// Workers, the host thread among them; none on the null backend.
@@ -445,105 +451,5 @@ const SLACK: u64 = 64 << 20;
 impl std::fmt::Debug for Runtime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?} runtime on {}", self.inner.backend, self.mesh().describe())
-    }
-}
-
-/// Memory that was still in use when a mesh was closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Leak {
-    /// What it was counted as.
-    pub kind: Kind,
-    /// Number of buffers.
-    pub buffers: usize,
-    /// Bytes on a device.
-    pub bytes: u64,
-}
-
-/// Values on their way to the host.
-#[derive(Debug)]
-#[must_use]
-pub struct Pending {
-    download: Download,
-    goal: HostGoal,
-    runtime: Runtime,
-}
-
-impl Pending {
-    /// Whether [`Pending::wait`] would return at once. With a single worker, which is the caller, this does the work first.
-    pub fn is_ready(&self) -> bool {
-        self.runtime.host().is_met(self.goal)
-    }
-
-    /// Waits, and works, until the values are there; as floats.
-    ///
-    /// # Errors
-    /// [`RuntimeError::CommandFailed`] if a command failed.
-    pub fn wait(self) -> Result<Vec<f32>, RuntimeError> {
-        Ok(self.wait_for_moment()?.0)
-    }
-
-    /// As [`Pending::wait`], with the moment at which the values came: the devices may have been at it long before the host
-    /// asked.
-    ///
-    /// # Errors
-    /// As [`Pending::wait`].
-    pub fn wait_for_moment(self) -> Result<(Vec<f32>, Instant), RuntimeError> {
-        self.runtime.host().wait(self.goal)?;
-        let (values, at) = self.download.take();
-        Ok((values, at.unwrap_or_else(Instant::now)))
-    }
-
-    /// Waits, and works, until the values are there; as integers.
-    ///
-    /// # Errors
-    /// As [`Pending::wait`].
-    pub fn wait_u32(self) -> Result<Vec<u32>, RuntimeError> {
-        Ok(self.wait()?.into_iter().map(f32::to_bits).collect())
-    }
-}
-
-/// A piece of every device's memory, given back when dropped (in program order: commands issued before still have it).
-pub struct Buffer {
-    r: BufferRef,
-    kind: Kind,
-    runtime: Runtime,
-}
-
-impl Buffer {
-    /// The name that commands use for it. It must not be used after this buffer is dropped.
-    pub fn r(&self) -> BufferRef {
-        self.r
-    }
-
-    /// What it is counted as.
-    pub fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    /// The runtime that it belongs to.
-    pub fn runtime(&self) -> &Runtime {
-        &self.runtime
-    }
-}
-
-impl Deref for Buffer {
-    type Target = BufferRef;
-
-    fn deref(&self) -> &BufferRef {
-        &self.r
-    }
-}
-
-impl std::fmt::Debug for Buffer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?} {}", self.r, self.kind.name())
-    }
-}
-
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        if let Some(mut host) = self.runtime.host_if_free() {
-            host.free(self.r);
-        }
     }
 }

@@ -59,12 +59,15 @@ impl Host {
         if !grouped.spans {
             return Ok(false);
         }
-        if let Task::Command(Command::AllReduce(op)) = task
-            && matches!(op.reduction, Reduction::Sum { .. } | Reduction::Mean { .. })
-            && 4 * op.from.len > ONE_ROUND
-            && grouped.whole
-        {
-            self.all_reduce(view, queue, op, &grouped, phase)?;
+        let sums: &[AllReduce] = match task {
+            Task::Command(Command::AllReduce(op)) => std::slice::from_ref(op),
+            Task::Command(Command::Bucket(bucket)) => &bucket.parts,
+            _ => &[],
+        };
+        let is_sum = |op: &AllReduce| matches!(op.reduction, Reduction::Sum { .. } | Reduction::Mean { .. });
+        let bytes: usize = sums.iter().map(|op| 4 * op.from.len).sum();
+        if bytes > ONE_ROUND && sums.iter().all(is_sum) && grouped.whole {
+            self.all_reduce(view, queue, sums, &grouped, phase)?;
         } else {
             let messages = brought(view, task.op(), &grouped);
             self.exchange(view, queue, task.op().name(), messages, phase)?;
@@ -126,65 +129,56 @@ impl Host {
         Ok(())
     }
 
-    /// A sum or a mean over several processes.
+    /// Sums or means over several processes.
     fn all_reduce(
         &mut self,
         view: &Arc<View>,
         queue: Queue,
-        op: &AllReduce,
+        ops: &[AllReduce],
         grouped: &Grouped,
         phase: Phase,
     ) -> Result<(), RuntimeError> {
-        let mut s = Spanning {
-            axis: AxisHandle {
-                index: op.axis.index,
-                ..grouped.axis
-            },
-            reduction: op.reduction,
-            from: op.from,
-            slot: op.slot,
-            len: op.len,
-            to: op.to,
-            inside: op.from,
-            others: op.from,
-        };
-        let tree = s.tree();
-        let slots = |parts: &[Part]| -> Vec<usize> { parts.iter().map(|part| s.slots_of(part, &tree)).collect() };
-        // As much on every process as the one needs that needs most: memory must lie alike on all.
-        let (mut inside, mut others) = (0, 0);
-        for (_, parts) in &grouped.groups {
-            let slots = slots(parts);
-            let total: usize = slots.iter().sum();
-            for (index, part) in parts.iter().enumerate() {
-                if part.members.len() > 1 {
-                    inside = inside.max(slots[index] * op.len);
-                }
-                others = others.max((total - slots[index]) * s.finished_by(index, parts.len()).len());
-            }
-        }
         let mut staging = Vec::new();
-        let mut room = |host: &mut Host, len: usize| -> Result<BufferRef, RuntimeError> {
-            let buffer = host.ledger.alloc(view, Dtype::F32, len, Kind::Gradient, host.phase)?;
-            staging.push(buffer);
-            Ok(buffer)
-        };
-        if inside > 0 {
-            s.inside = room(self, inside)?;
+        let mut is_inside = false;
+        let mut sums = Vec::with_capacity(ops.len());
+        for op in ops {
+            let mut s = Spanning {
+                axis: AxisHandle {
+                    index: op.axis.index,
+                    ..grouped.axis
+                },
+                reduction: op.reduction,
+                from: op.from,
+                slot: op.slot,
+                len: op.len,
+                to: op.to,
+                inside: op.from,
+                others: op.from,
+            };
+            let (inside, others) = room(&s, grouped);
+            is_inside |= inside > 0;
+            for (len, place) in [(inside, &mut s.inside), (others, &mut s.others)] {
+                if len > 0 {
+                    *place = self.ledger.alloc(view, Dtype::F32, len, Kind::Gradient, self.phase)?;
+                    staging.push(*place);
+                }
+            }
+            sums.push(s);
         }
-        s.others = room(self, others)?;
+        let sums: Arc<[Spanning]> = sums.into();
         let stage = |stage: Stage| {
-            let spanning = s.clone();
-            Task::Command(Command::Custom(Arc::new(SpanStage { spanning, stage })))
+            let sums = Arc::clone(&sums);
+            Task::Command(Command::Custom(Arc::new(SpanStage { sums, stage })))
         };
-        if inside > 0 {
+        if is_inside {
             self.enqueue_here(view, queue, stage(Stage::Inside), phase);
         }
-        let messages = lists(view, &s, grouped);
+        let messages = sums.iter().flat_map(|s| lists(view, s, grouped)).collect();
         self.exchange(view, queue, "all_reduce", messages, phase)?;
         self.enqueue_here(view, queue, stage(Stage::Finish), phase);
-        let messages = results(view, &s, grouped);
+        let messages = sums.iter().flat_map(|s| results(view, s, grouped)).collect();
         self.exchange(view, queue, "all_reduce", messages, phase)?;
-        if inside > 0 {
+        if is_inside {
             self.enqueue_here(view, queue, stage(Stage::Spread), phase);
         }
         staging.into_iter().for_each(|buffer| self.ledger.free(buffer));
@@ -220,6 +214,15 @@ fn brought(view: &View, op: &dyn Op, grouped: &Grouped) -> Vec<Message> {
             buffers.push(buffer);
         }
     });
+    if buffers.is_empty() {
+        // Nothing is read; that all have come is what matters.
+        buffers.push(BufferRef {
+            id: 0,
+            offset: 0,
+            len: 0,
+            dtype: Dtype::U8,
+        });
+    }
     let mut messages = Vec::new();
     for (first, parts) in grouped.groups.iter().filter(|(_, parts)| parts.len() > 1) {
         // A process with several stretches gets a value once.
@@ -251,6 +254,24 @@ fn brought(view: &View, op: &dyn Op, grouped: &Grouped) -> Vec<Message> {
         }
     }
     messages
+}
+
+/// Elements that a sum needs for what the devices of a process hold together, and for what other processes hold of the elements that
+/// one finishes: as much on every process as the one needs that needs most, since memory must lie alike on all.
+fn room(s: &Spanning, grouped: &Grouped) -> (usize, usize) {
+    let tree = s.tree();
+    let (mut inside, mut others) = (0, 0);
+    for (_, parts) in &grouped.groups {
+        let slots: Vec<usize> = parts.iter().map(|part| s.slots_of(part, &tree)).collect();
+        let total: usize = slots.iter().sum();
+        for (index, part) in parts.iter().enumerate() {
+            if part.members.len() > 1 {
+                inside = inside.max(slots[index] * s.len);
+            }
+            others = others.max((total - slots[index]) * s.finished_by(index, parts.len()).len());
+        }
+    }
+    (inside, others)
 }
 
 /// Every part's list of subtrees goes, piece by piece, to those who finish the pieces.

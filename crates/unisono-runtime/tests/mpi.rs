@@ -64,8 +64,8 @@ fn run(of: &Install, np: usize, name: &str, changes: &[(&str, &str)]) -> Option<
 }
 
 /// As [`run`], and it must succeed.
-fn succeeds(of: &Install, np: usize, name: &str) {
-    let Some(output) = run(of, np, name, &[]) else {
+fn succeeds(of: &Install, np: usize, name: &str, changes: &[(&str, &str)]) {
+    let Some(output) = run(of, np, name, changes) else {
         return;
     };
     let text = String::from_utf8_lossy(&output.stdout);
@@ -107,9 +107,18 @@ fn open() -> Result<Mpi, TransportError> {
 fn messages_arrive_whole_and_in_order() {
     for of in [OPEN_MPI, MPICH] {
         for np in [1, 2, 3] {
-            succeeds(&of, np, "process_of_all_messages");
+            succeeds(&of, np, "process_of_all_messages", &[]);
         }
     }
+    // The paths of Open MPI that do not read the sender's memory.
+    let name = "process_of_all_messages";
+    succeeds(&OPEN_MPI, 2, name, &[("OMPI_MCA_btl", "tcp,self")]);
+    succeeds(
+        &OPEN_MPI,
+        2,
+        name,
+        &[("OMPI_MCA_btl_vader_single_copy_mechanism", "none")],
+    );
 }
 
 #[test]
@@ -117,6 +126,31 @@ fn messages_arrive_whole_and_in_order() {
 fn process_of_all_messages() {
     if is_process() {
         messages::all(&mut open().expect("MPI is there"));
+        let error = open().expect_err("once in a process").to_string();
+        assert!(error.contains("MPI is initialised already in this process"), "{error}");
+    }
+}
+
+/// One process ends the run while the others wait for it: all of them end, with its exit code.
+#[test]
+fn an_end_of_the_run_ends_every_process() {
+    for of in [OPEN_MPI, MPICH] {
+        if let Some(output) = run(&of, 3, "process_that_ends_the_run", &[]) {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(7), "{errors}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "a process of another test"]
+fn process_that_ends_the_run() {
+    if is_process() {
+        let mut mpi = open().expect("MPI is there");
+        if mpi.rank() == 1 {
+            mpi.abort(7);
+        }
+        messages::wait_for_ever(&mut mpi, 1);
     }
 }
 
@@ -124,7 +158,7 @@ fn process_of_all_messages() {
 #[ignore = "slow: 2 GiB there and back, in 6 GiB of memory"]
 fn messages_longer_than_an_int_arrive() {
     for of in [OPEN_MPI, MPICH] {
-        succeeds(&of, 2, "process_of_long_messages");
+        succeeds(&of, 2, "process_of_long_messages", &[]);
     }
 }
 
@@ -135,6 +169,54 @@ fn process_of_long_messages() {
         let mut mpi = open().expect("MPI is there");
         for len in [1 << 30, (1 << 31) + 12_345] {
             messages::one_way(&mut mpi, len);
+        }
+        mpi.finish().expect("both take leave");
+    }
+}
+
+/// `cargo test --release -p unisono-runtime --test mpi -- --ignored --exact latency_and_rate --nocapture`
+#[test]
+#[ignore = "a measurement"]
+fn latency_and_rate() {
+    for (of, changes) in [
+        (OPEN_MPI, &[][..]),
+        (OPEN_MPI, &[("OMPI_MCA_btl_vader_single_copy_mechanism", "none")]),
+        (OPEN_MPI, &[("OMPI_MCA_btl", "tcp,self")]),
+        (MPICH, &[]),
+    ] {
+        if let Some(output) = run(&of, 2, "process_that_measures", changes) {
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let text = String::from_utf8_lossy(&output.stdout);
+            let lines: Vec<&str> = text.lines().filter(|line| line.contains(" B: ")).collect();
+            println!("{} {changes:?}\n  {}", of.library, lines.join("\n  "));
+        }
+    }
+}
+
+#[test]
+#[ignore = "a process of another test"]
+fn process_that_measures() {
+    if is_process() {
+        let mut mpi = open().expect("MPI is there");
+        for (len, times) in [
+            (4, 20_000),
+            (4096, 5000),
+            (65_536, 1000),
+            (1 << 20, 200),
+            (21_000_000, 30),
+        ] {
+            let (there, both) = (
+                messages::there_and_back(&mut mpi, len, times),
+                messages::both_ways(&mut mpi, len, times),
+            );
+            if mpi.rank() == 0 {
+                let rate = len as f64 / both / 1e9;
+                println!(
+                    "\n{len} B: {:.2} µs one way; both ways at once {:.2} µs, {rate:.2} GB/s each way",
+                    there * 1e6,
+                    both * 1e6
+                );
+            }
         }
         mpi.finish().expect("both take leave");
     }

@@ -12,6 +12,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use unisono_runtime::ops::SumShare;
 use unisono_runtime::ops::all_reduce::{AllReduce, Reduction};
+use unisono_runtime::ops::bucket::Bucket;
 use unisono_runtime::ops::elementwise::{Binary, Combine, Operand};
 use unisono_runtime::ops::reduce::Move;
 use unisono_runtime::{Buffer, BufferRef, Kind};
@@ -320,17 +321,22 @@ impl Leaf {
 /// # Errors
 /// A sum to which micro-batches are missing.
 pub fn sync_gradients(leaves: &[&Tensor]) -> Result<()> {
-    // The backward pass ends with the first layers, so their sums come last.
-    for tensor in leaves.iter().rev() {
+    let open = |tensor: &&&Tensor| {
+        tensor
+            .inner
+            .leaf
+            .as_ref()
+            .is_some_and(|leaf| leaf.ready.borrow().is_none())
+    };
+    let leaves: Vec<&Tensor> = leaves.iter().filter(open).copied().collect();
+    sum_over_devices(&leaves)?;
+    for tensor in leaves {
         let Some(leaf) = &tensor.inner.leaf else { continue };
-        if leaf.ready.borrow().is_some() {
-            continue;
-        }
         let mut total: Option<Tensor> = None;
         let mut uses = leaf.uses.borrow_mut();
         uses.sort_by_key(|u| (u.op, u.index));
         for accumulator in uses.iter().filter(|u| u.done > 0) {
-            let sum = finish(tensor, leaf, accumulator)?;
+            let sum = first_slot(tensor, accumulator);
             total = Some(match total {
                 Some(total) => add_in_place(total, &sum)?,
                 None => sum,
@@ -347,8 +353,52 @@ pub fn sync_gradients(leaves: &[&Tensor]) -> Result<()> {
     Ok(())
 }
 
-/// Finishes one accumulator over the devices; the result is its first slot.
-fn finish(tensor: &Tensor, leaf: &Leaf, accumulator: &Use) -> Result<Tensor> {
+/// Bytes of sums that devices finish together: large enough that the way to other processes is seldom gone, small enough that the
+/// first sums are under way while the backward pass still runs.
+const BUCKET: u64 = 16 << 20;
+
+/// Finishes the accumulators of `leaves` over the devices, bucket by bucket, beside the backward pass that still runs: a bucket waits for
+/// the commands that add to it, and for no others. The backward pass ends with the first layers, so theirs come last.
+fn sum_over_devices(leaves: &[&Tensor]) -> Result<()> {
+    let mut bucket: Vec<AllReduce> = Vec::new();
+    let mut bytes = 0;
+    let issue = |device: &MeshDevice, bucket: &mut Vec<AllReduce>| -> Result<()> {
+        match bucket.len() {
+            0 => {}
+            1 => device.runtime().issue_transfer(bucket.remove(0))?,
+            _ => {
+                let parts = std::mem::take(bucket).into();
+                device.runtime().issue_transfer(Bucket { parts })?;
+            }
+        }
+        Ok(())
+    };
+    for tensor in leaves.iter().rev() {
+        let Some(leaf) = &tensor.inner.leaf else { continue };
+        for accumulator in leaf.uses.borrow().iter().filter(|u| u.done > 0) {
+            let Some(sum) = unfinished(tensor, leaf, accumulator)? else {
+                continue;
+            };
+            if bucket.first().is_some_and(|first| first.axis != sum.axis) {
+                issue(tensor.device(), &mut bucket)?;
+                bytes = 0;
+            }
+            bytes += sum.from.bytes();
+            bucket.push(sum);
+            if bytes >= BUCKET {
+                issue(tensor.device(), &mut bucket)?;
+                bytes = 0;
+            }
+        }
+    }
+    match leaves.first() {
+        Some(tensor) => issue(tensor.device(), &mut bucket),
+        None => Ok(()),
+    }
+}
+
+/// What is left to add over the devices of an accumulator; nothing where each has the whole batch.
+fn unfinished(tensor: &Tensor, leaf: &Leaf, accumulator: &Use) -> Result<Option<AllReduce>> {
     let rows = accumulator.rows;
     if accumulator.done != rows.per_position() {
         return Err(TensorError::Gradient(format!(
@@ -359,25 +409,26 @@ fn finish(tensor: &Tensor, leaf: &Leaf, accumulator: &Use) -> Result<Tensor> {
             rows.per_position()
         )));
     }
-    let size = tensor.meta().len();
-    let whole = accumulator.memory.r();
-    let first = whole.part(0, size);
-    if let Some(axis) = rows.axis {
-        tensor.device().runtime().issue(AllReduce {
-            axis,
-            reduction: Reduction::Sum { units: rows.total },
-            from: whole,
-            slot: size,
-            len: size,
-            to: first,
-        })?;
-    }
+    let (size, whole) = (tensor.meta().len(), accumulator.memory.r());
+    Ok(rows.axis.map(|axis| AllReduce {
+        axis,
+        reduction: Reduction::Sum { units: rows.total },
+        from: whole,
+        slot: size,
+        len: size,
+        to: whole.part(0, size),
+    }))
+}
+
+/// The sum that an accumulator holds once it is finished.
+fn first_slot(tensor: &Tensor, accumulator: &Use) -> Tensor {
+    let first = accumulator.memory.r().part(0, tensor.meta().len());
     let meta = Meta {
         rows: None,
         dtype: Dtype::F32,
         ..tensor.meta().clone()
     };
-    Ok(Tensor::view(tensor.device(), accumulator.memory.clone(), first, meta))
+    Tensor::view(tensor.device(), accumulator.memory.clone(), first, meta)
 }
 
 /// `a += b`; `a` is an accumulator's own slot or a sum just made.

@@ -58,7 +58,7 @@ pub fn evaluate(
             let (inputs, wanted) = micro_batch(device, &data, rows)?;
             Ok::<_, crate::TrainError>(model.losses(&inputs, &wanted, 1.0)?)
         })?;
-        let losses = Asked::of(&losses, 0, &mut std::iter::empty())?;
+        let losses = Asked::of(&losses, 0, &mut std::iter::empty(), None)?;
         targets += data.num_targets;
         if let Some(before) = pending.replace((losses, real)) {
             add(before)?;

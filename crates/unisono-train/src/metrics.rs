@@ -95,10 +95,19 @@ pub trait Tracker {
 /// `metrics.jsonl`: a line a step, written as it happens.
 pub struct MetricsFile {
     path: PathBuf,
-    file: File,
+    /// `None` in a process that leaves the file to another.
+    file: Option<File>,
 }
 
 impl MetricsFile {
+    /// The file of a run that another process writes.
+    pub fn of_another(path: &Path) -> MetricsFile {
+        MetricsFile {
+            path: path.to_owned(),
+            file: None,
+        }
+    }
+
     /// Opens the file of a run for steps after `step`: lines of later steps, from before a crash, are cut off. A sentence is
     /// returned where lines of earlier steps are missing.
     ///
@@ -136,7 +145,7 @@ impl MetricsFile {
         Ok((
             MetricsFile {
                 path: path.to_owned(),
-                file,
+                file: Some(file),
             },
             note,
         ))
@@ -145,6 +154,7 @@ impl MetricsFile {
 
 impl Tracker for MetricsFile {
     fn event(&mut self, event: &Event<'_>) -> std::result::Result<(), String> {
+        let Some(file) = &mut self.file else { return Ok(()) };
         let line = match event {
             Event::Step(record) => serde_json::to_string(record),
             _ => return Ok(()),
@@ -153,8 +163,7 @@ impl Tracker for MetricsFile {
         if !self.path.exists() {
             return Err(format!("{} was deleted", self.path.display()));
         }
-        self.file
-            .write_all(line.as_bytes())
+        file.write_all(line.as_bytes())
             .map_err(|error| format!("{}: {error}", self.path.display()))
     }
 }

@@ -9,6 +9,7 @@ mod session;
 mod summary;
 mod told;
 mod validations;
+mod votes;
 
 pub use summary::{Ending, Summary};
 
@@ -49,6 +50,8 @@ pub struct Run {
     answers: Answers,
     data_digest: String,
     warned: bool,
+    /// Whether this process writes the run's files; of several the first does.
+    writes: bool,
 }
 
 impl Run {
@@ -103,42 +106,28 @@ impl Run {
             }
         }
         let checkpoints = Checkpoints::new(directory.join(&config.training.checkpoint_dir));
-        create_folder(directory)?;
-        if resume.is_none()
-            && let Some(found) = checkpoints.find()?.complete.first()
-        {
-            return Err(TrainError::Refused(format!(
-                "{} belongs to a run already, whose checkpoints a new run would replace: go on with it (--resume), start anew \
-                 (--fresh), or name another training_config.checkpoint_dir or --out",
-                found.path.display()
-            )));
-        }
-        checkpoints.clean()?;
-        // A process that was killed may have left half a file beside the checkpoints too.
-        remove_temporaries(directory)?;
-        let removed = checkpoints.rewind(state.step)?;
-        if !removed.is_empty() {
-            let names: Vec<String> = removed.iter().map(|path| path.display().to_string()).collect();
-            notes.push(format!(
-                "the run goes on from step {}: the checkpoints of later steps were removed ({})",
-                state.step,
-                names.join(", ")
-            ));
-        }
-        atomic_write(&directory.join("config.yaml"), |file| {
-            file.write_all(to_yaml(&config).as_bytes())
-        })?;
-        if let Some(tokenizer) = dataset.tokenizer() {
-            tokenizer.save(&directory.join("tokenizer.json"))?;
-            for (name, bytes) in tokenizer.companions() {
-                atomic_write(&directory.join(name), |file| file.write_all(bytes))?;
+        let writes = trainer.device.runtime().processes().rank() == 0;
+        if writes {
+            let removed = prepare_folder(directory, &checkpoints, &state, resume.is_none())?;
+            if !removed.is_empty() {
+                let names: Vec<String> = removed.iter().map(|path| path.display().to_string()).collect();
+                notes.push(format!(
+                    "the run goes on from step {}: the checkpoints of later steps were removed ({})",
+                    state.step,
+                    names.join(", ")
+                ));
             }
+            write_beginnings(directory, &config, &dataset)?;
         }
-        let (metrics, note) = MetricsFile::open(&directory.join("metrics.jsonl"), state.step)?;
+        let metrics = directory.join("metrics.jsonl");
+        let (metrics, note) = match writes {
+            true => MetricsFile::open(&metrics, state.step)?,
+            false => (MetricsFile::of_another(&metrics), None),
+        };
         notes.extend(note);
-        let (validations, note) = Validations::open(directory, state.step);
+        let (validations, note) = Validations::open(directory, state.step, writes);
         notes.extend(note);
-        let (answers, note) = Answers::open(directory, state.step);
+        let (answers, note) = Answers::open(directory, state.step, writes);
         notes.extend(note);
         let directory = directory.to_owned();
         let run = Run {
@@ -154,6 +143,7 @@ impl Run {
             answers,
             data_digest,
             warned: false,
+            writes,
         };
         Ok((run, notes))
     }
@@ -202,6 +192,37 @@ impl Run {
 
 fn short(digest: &str) -> &str {
     digest.get(..12).unwrap_or(digest)
+}
+
+/// Makes a run's folder, and takes away what a process that was killed left in it and, on going on, the checkpoints of later steps:
+/// those are returned.
+fn prepare_folder(directory: &Path, checkpoints: &Checkpoints, state: &State, is_new: bool) -> Result<Vec<PathBuf>> {
+    create_folder(directory)?;
+    if is_new && let Some(found) = checkpoints.find()?.complete.first() {
+        return Err(TrainError::Refused(format!(
+            "{} belongs to a run already, whose checkpoints a new run would replace: go on with it (--resume), start anew \
+             (--fresh), or name another training_config.checkpoint_dir or --out",
+            found.path.display()
+        )));
+    }
+    checkpoints.clean()?;
+    // A process that was killed may have left half a file beside the checkpoints too.
+    remove_temporaries(directory)?;
+    Ok(checkpoints.rewind(state.step)?)
+}
+
+/// Writes what a run's folder has from the first step on: the configuration and the tokenizer.
+fn write_beginnings(directory: &Path, config: &RunConfig, dataset: &Dataset) -> Result<()> {
+    atomic_write(&directory.join("config.yaml"), |file| {
+        file.write_all(to_yaml(config).as_bytes())
+    })?;
+    if let Some(tokenizer) = dataset.tokenizer() {
+        tokenizer.save(&directory.join("tokenizer.json"))?;
+        for (name, bytes) in tokenizer.companions() {
+            atomic_write(&directory.join(name), |file| file.write_all(bytes))?;
+        }
+    }
+    Ok(())
 }
 
 fn create_folder(path: &Path) -> Result<()> {

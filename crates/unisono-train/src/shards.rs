@@ -1,7 +1,7 @@
 //! Tensors on their way to the host: asked for together, put together when they are there.
 
 use std::borrow::Cow;
-use unisono_runtime::Pending;
+use unisono_runtime::{Pending, Processes};
 use unisono_tensor::create::ParameterSpec;
 use unisono_tensor::runs::for_each_run;
 use unisono_tensor::{Tensor, TensorError};
@@ -26,11 +26,17 @@ pub(crate) struct Shards {
 impl Asked {
     /// Asks for every shard once, without waiting. Of the devices that hold the same shard, the one asked is the first for
     /// `turn` 0, the next for 1, and so around: they copy different tensors at the same time. Each shard takes a piece of
-    /// `room`, memory of the host that is used again; where that ends, memory is fresh.
+    /// `room`, memory of the host that is used again; where that ends, memory is fresh. Where several processes run, all call this, and
+    /// only `reader` gets the values if one is named.
     ///
     /// # Errors
     /// A failed command.
-    pub(crate) fn of(tensor: &Tensor, turn: usize, room: &mut dyn Iterator<Item = Vec<f32>>) -> Result<Asked> {
+    pub(crate) fn of(
+        tensor: &Tensor,
+        turn: usize,
+        room: &mut dyn Iterator<Item = Vec<f32>>,
+        reader: Option<usize>,
+    ) -> Result<Asked> {
         let local = tensor.local_shape().to_vec();
         let mut holders: Vec<(Vec<usize>, Vec<usize>)> = Vec::new();
         assert!(
@@ -52,7 +58,11 @@ impl Asked {
         };
         for (start, devices) in holders {
             let room = room.next().unwrap_or_default();
-            let pending = runtime.read_later_into(tensor.buffer(), devices[turn % devices.len()], room)?;
+            let device = nearest(runtime.processes(), &devices, turn, reader);
+            let pending = match reader {
+                Some(reader) => runtime.read_later_at(tensor.buffer(), device, reader, room)?,
+                None => runtime.read_later_into(tensor.buffer(), device, room)?,
+            };
             asked.starts.push(start);
             asked.pending.push(pending);
         }
@@ -114,11 +124,26 @@ impl Shards {
     }
 }
 
-/// Waits for a whole tensor, put together from its shards, without its padding.
+/// Of the devices that hold the same shard one that the reader carries, where it carries any, in turn.
+fn nearest(processes: &Processes, devices: &[usize], turn: usize, reader: Option<usize>) -> usize {
+    let near: Vec<usize> = devices
+        .iter()
+        .copied()
+        .filter(|device| reader == Some(processes.of(*device)))
+        .collect();
+    let among = if near.is_empty() { devices } else { &near[..] };
+    among[turn % among.len()]
+}
+
+/// Waits for a whole tensor, put together from its shards, without its padding. Where several processes run, all call this, and all
+/// but the first get nothing.
 ///
 /// # Errors
 /// A failed command.
 pub(crate) fn real_values(tensor: &Tensor, spec: &ParameterSpec) -> Result<Vec<f32>> {
-    let shards = Asked::of(tensor, 0, &mut std::iter::empty())?.wait()?;
-    Ok(shards.into_whole(&spec.shape()))
+    let shards = Asked::of(tensor, 0, &mut std::iter::empty(), Some(0))?.wait()?;
+    Ok(match tensor.device().runtime().processes().rank() {
+        0 => shards.into_whole(&spec.shape()),
+        _ => Vec::new(),
+    })
 }

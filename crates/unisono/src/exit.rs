@@ -48,6 +48,14 @@ impl Failure {
         }
     }
 
+    /// A failure that another process tells of.
+    pub fn silent(code: u8) -> Failure {
+        Failure {
+            code,
+            message: String::new(),
+        }
+    }
+
     /// A failure while running.
     pub fn running(message: impl ToString) -> Failure {
         Failure {

@@ -7,6 +7,7 @@ mod exit;
 mod launched;
 mod machine;
 mod output;
+mod ranks;
 mod runs;
 mod signals;
 

@@ -291,6 +291,12 @@ fn the_machine_the_schema_and_completions_are_shown() {
     s.run("devices").ended(0).says(&["cores", "portable", "memory"]);
     let json = s.run("devices --json").ended(0).json();
     assert!(json["cores"].as_u64() >= Some(1));
+    assert!(json["mpi"].is_array());
+    let without = [("UNISONO_MPI", "no-such-library.so")];
+    let words = ["UNISONO_MPI names no-such-library.so", "apt-get install openmpi-bin"];
+    s.run_with("devices", &without).ended(0).says(&words);
+    let json = s.run_with("devices --json", &without).ended(0).json();
+    assert_eq!(json["mpi"], serde_json::json!([]));
     let schema = s.run("schema").ended(0).json();
     assert!(schema["properties"]["training_config"].is_object());
     s.run("completions bash")

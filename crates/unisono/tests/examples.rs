@@ -29,6 +29,8 @@ mod mesh_tensor_parallel;
 mod mesh_tour;
 #[path = "../examples/mesh_trace.rs"]
 mod mesh_trace;
+#[path = "../examples/mini_allreduce.rs"]
+mod mini_allreduce;
 #[path = "../examples/mlp.rs"]
 mod mlp;
 #[path = "../examples/own_model_and_data.rs"]
@@ -198,4 +200,14 @@ fn arrays_come_back_from_devices_as_they_went() {
 fn the_tour_of_the_chapter_holds() {
     let drawn = mesh_tour::run().expect("it runs");
     assert!(drawn.contains("MeshDevice(rows=2, cols=4)"), "{drawn}");
+}
+
+#[test]
+fn four_clients_of_a_server_have_the_sum_that_one_line_has() {
+    let values = mini_allreduce::values();
+    let by_hand = mini_allreduce::over_sockets(&values).expect("sockets work");
+    assert_eq!(by_hand, mini_allreduce::on_a_mesh(&values).expect("it runs"));
+    for sum in by_hand {
+        assert_eq!(sum, [10.0, 100.0, 0.0]);
+    }
 }

@@ -26,9 +26,10 @@ const UNSAFE: [&str; 6] = [
     "crates/unisono-data/src",
 ];
 
-/// Where threads may start: workers, the preparation of batches, checkpoints behind the run, and measurements of the machine.
-const THREADS: [&str; 5] = [
+/// Where threads may start: workers, the watch over other processes, the preparation of batches, checkpoints behind the run, and measurements of the machine.
+const THREADS: [&str; 6] = [
     "crates/unisono-runtime/src/sched/mod.rs",
+    "crates/unisono-runtime/src/transport/link.rs",
     "crates/unisono-data/src/prefetch.rs",
     "crates/unisono-train/src/checkpoint/writer.rs",
     "crates/unisono-kernels/src/gemm/peak.rs",

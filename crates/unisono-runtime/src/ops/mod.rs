@@ -5,6 +5,7 @@
 
 pub mod all_reduce;
 pub mod attention;
+pub mod bucket;
 pub mod cache;
 pub mod cast;
 pub mod copy;

@@ -4,12 +4,14 @@
 //! Between processes go lists of maximal subtrees, so a share that is no whole subtree of the sum costs more bytes and is as exact.
 
 use super::all_reduce::{Reduction, here, members};
+use super::bucket::part_of;
 use super::{chunk, chunks};
 use crate::buffer::BufferRef;
 use crate::command::{Cost, Group, Op};
 use crate::place::Place;
 use crate::processes::Part;
 use std::ops::Range;
+use std::sync::Arc;
 use unisono_kernels::cast::cast;
 use unisono_kernels::combine::{self, combine, combine_spans};
 use unisono_kernels::order::Tree;
@@ -57,6 +59,10 @@ impl Spanning {
         tree.num_spans(units.start, units.end)
     }
 
+    fn tiles(&self) -> usize {
+        chunks(self.len)
+    }
+
     /// The tree of the sum.
     pub(crate) fn tree(&self) -> Tree {
         Tree::over_units(self.units())
@@ -99,10 +105,11 @@ pub(crate) enum Stage {
     Spread,
 }
 
-/// One stage.
+/// One stage of all sums of a command.
 #[derive(Clone, Debug)]
 pub(crate) struct SpanStage {
-    pub(crate) spanning: Spanning,
+    /// Over the same devices.
+    pub(crate) sums: Arc<[Spanning]>,
     pub(crate) stage: Stage,
 }
 
@@ -112,24 +119,25 @@ impl Op for SpanStage {
     }
 
     fn reads(&self, see: &mut dyn FnMut(BufferRef)) {
-        let s = &self.spanning;
-        see(s.from);
-        match self.stage {
-            Stage::Inside => {}
-            Stage::Finish => [s.inside, s.others].into_iter().for_each(see),
-            Stage::Spread => see(s.to),
+        for s in self.sums.iter() {
+            see(s.from);
+            match self.stage {
+                Stage::Inside => {}
+                Stage::Finish => [s.inside, s.others].into_iter().for_each(&mut *see),
+                Stage::Spread => see(s.to),
+            }
         }
     }
 
     fn writes(&self, see: &mut dyn FnMut(BufferRef)) {
-        match self.stage {
-            Stage::Inside => see(self.spanning.inside),
-            Stage::Finish | Stage::Spread => see(self.spanning.to),
-        }
+        self.sums.iter().for_each(|s| match self.stage {
+            Stage::Inside => see(s.inside),
+            Stage::Finish | Stage::Spread => see(s.to),
+        });
     }
 
     fn group(&self) -> Option<Group> {
-        Some(Group::Along(self.spanning.axis))
+        self.sums.first().map(|s| Group::Along(s.axis))
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
@@ -137,37 +145,38 @@ impl Op for SpanStage {
     }
 
     fn tiles(&self) -> usize {
-        chunks(self.spanning.len)
+        self.sums.iter().map(Spanning::tiles).sum()
     }
 
     fn run(&self, place: &Place<'_>, tile: usize, scratch: &mut Scratch) {
-        let s = &self.spanning;
+        let (sum, tile) = part_of(tile, self.sums.iter().map(Spanning::tiles));
+        let s = &self.sums[sum];
         let parts = place.parts(s.axis);
         let own = s.part_here(place, &parts);
         let range = chunk(tile, s.len);
         let finished = s.finished_by(own, parts.len());
         match self.stage {
-            Stage::Inside => self.inside(place, &parts[own], range, scratch),
+            Stage::Inside => s.add_inside(place, &parts[own], range, scratch),
             Stage::Finish => {
                 let range = range.start.max(finished.start)..range.end.min(finished.end);
                 if !range.is_empty() {
-                    self.finish(place, &parts, own, range, scratch);
+                    s.finish(place, &parts, own, range, scratch);
                 }
             }
             Stage::Spread => {
                 let before = range.start..range.end.min(finished.start);
                 let after = range.start.max(finished.end)..range.end;
                 for range in [before, after].into_iter().filter(|range| !range.is_empty()) {
-                    self.spread(place, range);
+                    s.spread(place, range);
                 }
             }
         }
     }
 }
 
-impl SpanStage {
-    fn inside(&self, place: &Place<'_>, part: &Part, range: Range<usize>, scratch: &mut Scratch) {
-        let s = &self.spanning;
+impl Spanning {
+    fn add_inside(&self, place: &Place<'_>, part: &Part, range: Range<usize>, scratch: &mut Scratch) {
+        let s = self;
         if part.members.len() == 1 {
             return;
         }
@@ -191,7 +200,7 @@ impl SpanStage {
     }
 
     fn finish(&self, place: &Place<'_>, parts: &[Part], own: usize, range: Range<usize>, scratch: &mut Scratch) {
-        let s = &self.spanning;
+        let s = self;
         let tree = s.tree();
         let finished = s.finished_by(own, parts.len());
         let first = place.device + parts[own].members.start * s.axis.stride;
@@ -245,7 +254,7 @@ impl SpanStage {
     }
 
     fn spread(&self, place: &Place<'_>, range: Range<usize>) {
-        let s = &self.spanning;
+        let s = self;
         let size = s.to.dtype.bytes();
         let mut members = members(s.axis, place.device).filter(|device| place.is_here(*device));
         let Some(first) = members.next() else { return };

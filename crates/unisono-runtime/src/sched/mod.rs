@@ -33,6 +33,7 @@
 //! **Messages between processes** ([`wire`]) belong to entries of their own. A worker that takes one only begins its messages and goes
 //! on; the entry ends when they have come. Whoever has nothing to do looks after them, and workers between tiles now and then.
 
+mod air;
 mod log;
 mod park;
 mod state;
@@ -40,6 +41,7 @@ mod watch;
 mod wire;
 mod worker;
 
+pub use air::AirTime;
 pub(crate) use log::{Entry, Scope, Writer};
 pub(crate) use state::Goal as HostGoal;
 pub(crate) use worker::Worker;
@@ -49,6 +51,7 @@ use crate::error::RuntimeError;
 use crate::processes::Processes;
 use crate::report::Phase;
 use crate::transport::Link;
+use air::Air;
 use log::Log;
 use park::Parker;
 use state::State;
@@ -73,6 +76,7 @@ pub(crate) struct Scheduler {
     is_here: Box<[bool]>,
     /// The way to other processes, where there are any.
     wire: Option<Wire>,
+    air: Air,
     isa: Isa,
     logs: [Log; 2],
     state: Mutex<State>,
@@ -128,6 +132,7 @@ impl Workers {
             is_here: (0..devices).map(|device| setup.processes.is_here(device)).collect(),
             here: here.into(),
             wire: setup.link.map(Wire::new),
+            air: Air::new(),
             handed_out: (0..devices).map(|_| Default::default()).collect(),
             signal: Padded::default(),
             // At first no device has anything to do.

@@ -23,6 +23,7 @@ impl Scheduler {
             return wire.give_up();
         }
         let landed = wire.look()?;
+        self.tick();
         if let Err(error) = landed.outcome {
             self.fail(error);
         }

@@ -153,9 +153,7 @@ impl Wire {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        let Some(mut line) = self.link.try_line() else {
-            return None;
-        };
+        let mut line = self.link.try_line()?;
         let waiting = std::mem::take(&mut *lock(&self.waiting));
         let mut landed = air.look(line.transport.as_mut(), waiting);
         drop(line);

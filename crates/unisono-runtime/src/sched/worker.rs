@@ -185,6 +185,7 @@ impl Scheduler {
         let op = entry.task.op();
         if let (Task::Exchange(exchange), Some(wire)) = (&entry.task, &self.wire) {
             wire.begin(job, exchange, self.arenas.all());
+            self.tick();
             return self.messages();
         }
         let own = || {
@@ -198,6 +199,7 @@ impl Scheduler {
             Scope::Each | Scope::Process => own(),
         };
         let place = Place::new(&entry.view, place, self.arenas.all(), op);
+        self.runs(true);
         let handed_out = &self.handed_out[job.device][job.queue].0;
         let scratch = &mut worker.scratch;
         let result = catch_unwind(AssertUnwindSafe(|| {
@@ -220,6 +222,7 @@ impl Scheduler {
                 reason: words(panic.as_ref()),
             });
         }
+        self.runs(false);
         if job.first && matches!(entry.scope, Scope::Each) {
             worker.home = job.device;
         }

@@ -94,6 +94,62 @@ pub fn one_way(to: &mut dyn Transport, len: usize) {
     }
 }
 
+/// The median of half the time of a message to the other and one back, in seconds.
+#[allow(dead_code)] // It is for processes only.
+pub fn there_and_back(to: &mut dyn Transport, len: usize, times: usize) -> f64 {
+    let peer = 1 - to.rank();
+    let (out, mut come) = (vec![1; len], vec![0; len]);
+    let one = |to: &mut dyn Transport, come: &mut [u8]| {
+        for sends in [to.rank() == 0, to.rank() == 1] {
+            let request = if sends {
+                begin_send(to, peer, 0, &out)
+            } else {
+                begin_receive(to, peer, 0, come)
+            };
+            spin(to, request.expect("it begins"));
+        }
+    };
+    median(times, || one(to, &mut come)) / 2.0
+}
+
+/// The median of the time in which two processes send each other a message, in seconds.
+#[allow(dead_code)] // It is for processes only.
+pub fn both_ways(to: &mut dyn Transport, len: usize, times: usize) -> f64 {
+    let peer = 1 - to.rank();
+    let (out, mut come) = (vec![1; len], vec![0; len]);
+    median(times, || {
+        let received = begin_receive(to, peer, 0, &mut come).expect("it receives");
+        let sent = begin_send(to, peer, 0, &out).expect("it sends");
+        spin(to, received);
+        spin(to, sent);
+    })
+}
+
+fn spin(on: &mut dyn Transport, request: Request) {
+    while !on.test(request).expect("it is over in time") {}
+}
+
+fn median(times: usize, mut run: impl FnMut()) -> f64 {
+    let mut seconds: Vec<f64> = (0..times + times / 10 + 1)
+        .map(|_| {
+            let start = std::time::Instant::now();
+            run();
+            start.elapsed().as_secs_f64()
+        })
+        .skip(times / 10 + 1)
+        .collect();
+    seconds.sort_by(f64::total_cmp);
+    seconds[seconds.len() / 2]
+}
+
+/// Waits for a message that does not come.
+#[allow(dead_code)] // It is for processes only.
+pub fn wait_for_ever(on: &mut dyn Transport, peer: usize) {
+    let mut byte = [0];
+    let request = begin_receive(on, peer, 0, &mut byte).expect("it receives");
+    panic!("a message came: {:?}", wait(on, request));
+}
+
 /// Receives begun and tested in other orders than the sends: a tag finds its message.
 fn tags_out_of_order(to: &mut dyn Transport) {
     let (next, previous) = neighbours(to);

@@ -13,6 +13,18 @@ pub enum CheckpointError {
     /// From the devices.
     #[error(transparent)]
     Tensor(#[from] TensorError),
+    /// Processes that write one checkpoint do not see each other's files.
+    #[error(
+        "{directory}: the files of {who} did not come within {seconds} s: the folder of a run must be shared by all its hosts"
+    )]
+    Apart {
+        /// Where they should have come.
+        directory: String,
+        /// Whose.
+        who: String,
+        /// How long they were waited for.
+        seconds: u64,
+    },
     /// Nothing to resume from.
     #[error("{directory} holds no complete checkpoint{}; train without --resume to begin at step 0", .ignored.iter().map(|i| format!(" ({i})")).collect::<String>())]
     None {

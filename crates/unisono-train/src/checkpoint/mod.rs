@@ -28,6 +28,7 @@ mod restore;
 mod save;
 mod snapshot;
 mod store;
+mod team;
 mod writer;
 
 pub use digest::{config_digest, result_part};

@@ -2,7 +2,9 @@
 
 use super::error::CheckpointError;
 use super::manifest::{FORMAT, FileEntry, Holds, MANIFEST, Manifest, State, TensorRow};
+use super::snapshot::Snapshot;
 use super::store::{Checkpoints, Found, REPLACED, directory_name};
+use super::team::Team;
 use super::{Result, verify_replicas};
 use crate::shards::Asked;
 use std::borrow::Cow;
@@ -58,21 +60,35 @@ pub(super) struct Contents {
     isa: String,
     /// The model's tensors in the table's order, then the optimizer's in its own.
     pub(super) tensors: Vec<Described>,
+    /// The files, and which tensors go into which.
+    pub(super) files: Vec<Planned>,
 }
 
 /// One tensor of a checkpoint.
 pub(super) struct Described {
     pub(super) row: TensorRow,
+    /// The process that writes it.
+    pub(super) writer: usize,
     /// For messages.
     what: String,
+}
+
+/// One file of a checkpoint.
+pub(super) struct Planned {
+    pub(super) name: String,
+    holds: Holds,
+    /// Places of its tensors.
+    tensors: Vec<usize>,
+    /// The process that writes it.
+    pub(super) writer: usize,
 }
 
 /// Gives the values of a tensor of [`Contents::tensors`] by its place.
 type Values<'v, 'a> = &'a mut dyn FnMut(usize) -> Result<Cow<'v, [f32]>>;
 
 impl<'a> Live<'a> {
-    /// What a checkpoint of it holds, and where the values are, in the same order.
-    pub(super) fn contents(&self) -> (Contents, Vec<&'a Tensor>) {
+    /// What a checkpoint of it holds, in files of at most `most_bytes`, and where the values are, in the same order.
+    pub(super) fn contents(&self, most_bytes: u64) -> (Contents, Vec<&'a Tensor>) {
         let described = |name: String, what: String, kind: Holds, parameter: &Parameter| Described {
             row: TensorRow {
                 name,
@@ -80,6 +96,7 @@ impl<'a> Live<'a> {
                 shape: parameter.spec.shape(),
                 dtype: "f32".to_string(),
             },
+            writer: 0,
             what,
         };
         let parameters = self.parameters.iter().map(|p| {
@@ -94,9 +111,12 @@ impl<'a> Live<'a> {
             );
             (described(name, what, Holds::Optimizer, p), s.tensor)
         });
-        let (tensors, values) = parameters.chain(state).unzip();
+        let (mut tensors, values): (Vec<Described>, _) = parameters.chain(state).unzip();
         let device = self.parameters.first().map(|p| p.tensor.device());
+        let processes = device.map_or(1, |device| device.runtime().processes().size());
+        let files = files(&mut tensors, most_bytes, processes);
         let contents = Contents {
+            files,
             state: self.state.clone(),
             config_digest: self.config_digest.to_string(),
             data_digest: self.data_digest.to_string(),
@@ -117,26 +137,44 @@ impl Checkpoints {
     /// Replicas that differ, values that are not finite, and whatever the disk says. The older checkpoints are then as they
     /// were, and nothing else is left behind.
     pub fn save(&self, live: &Live<'_>, keep: Keep) -> Result<Saved> {
+        let team = Team::of(live);
+        if team.size() > 1 {
+            return Snapshot::take(live, self.shard_bytes, Vec::new())?.write(self, keep);
+        }
         verify_replicas(live.parameters, live.optimizer, live.state.step)?;
-        let (contents, tensors) = live.contents();
-        self.write(&contents, keep, &mut |index| {
-            let shards = Asked::of(tensors[index], 0, &mut std::iter::empty())?.wait()?;
+        let (contents, tensors) = live.contents(self.shard_bytes);
+        self.write(&contents, &team, keep, &mut |index| {
+            let shards = Asked::of(tensors[index], 0, &mut std::iter::empty(), None)?.wait()?;
             Ok(Cow::Owned(shards.into_whole(&contents.tensors[index].row.shape)))
         })
     }
 
     /// The same for values that come from anywhere; the replicas are known to be equal.
-    pub(super) fn write(&self, contents: &Contents, keep: Keep, values: Values<'_, '_>) -> Result<Saved> {
-        if !self.directory.is_dir() {
-            let failed = |error: std::io::Error| DataError::write(&self.directory, &error);
-            std::fs::create_dir_all(&self.directory).map_err(failed)?;
-            sync_directory(self.directory.parent().unwrap_or(Path::new(""))).map_err(failed)?;
-        }
-        let temporary = Temporary(self.temporary("new"));
-        std::fs::create_dir(&temporary.0).map_err(|error| DataError::write(&temporary.0, &error))?;
-        self.write_files(&temporary.0, contents, keep.best, values)?;
+    pub(super) fn write(&self, contents: &Contents, team: &Team, keep: Keep, values: Values<'_, '_>) -> Result<Saved> {
         let step = contents.state.step;
         let path = self.directory.join(directory_name(step));
+        if team.rank() > 0 {
+            team.contribute(self, step, |directory| {
+                self.write_files(directory, contents, team.rank(), values)
+            })?;
+            return Ok(Saved {
+                step,
+                path,
+                deleted: Vec::new(),
+                notes: Vec::new(),
+            });
+        }
+        self.make_directory()?;
+        let temporary = Temporary(team.directory(self, step));
+        std::fs::create_dir(&temporary.0).or_else(|error| match team.size() > 1 && temporary.0.is_dir() {
+            // Another process was here first.
+            true => Ok(()),
+            false => Err(DataError::write(&temporary.0, &error)),
+        })?;
+        let own = self.write_files(&temporary.0, contents, 0, values)?;
+        let files = team.collect(&temporary.0, contents, own)?;
+        self.manifest(contents, files, keep.best)
+            .write(&temporary.0.join(MANIFEST))?;
         self.install(&temporary.0, &path)?;
         let found = Found { step, path };
         if keep.best {
@@ -152,26 +190,39 @@ impl Checkpoints {
         })
     }
 
-    /// Writes all files of a checkpoint into a directory, the manifest last.
-    fn write_files(&self, directory: &Path, contents: &Contents, best: bool, values: Values<'_, '_>) -> Result<()> {
-        let mut files = Vec::new();
-        for (kind, stem) in [(Holds::Parameter, "model"), (Holds::Optimizer, "optimizer")] {
-            let shards = shards(&contents.tensors, kind, self.shard_bytes);
-            for (index, shard) in shards.iter().enumerate() {
-                let name = match shards.len() {
-                    1 => format!("{stem}.safetensors"),
-                    n => format!("{stem}-{:05}-of-{n:05}.safetensors", index + 1),
-                };
-                let digest = write_shard(&directory.join(&name), contents, shard, values)?;
-                files.push(FileEntry {
-                    name,
-                    holds: kind,
-                    bytes: digest.bytes,
-                    blake3: digest.blake3,
-                });
-            }
+    /// Makes the directory of the checkpoints, where it is not there.
+    pub(super) fn make_directory(&self) -> Result<()> {
+        if !self.directory.is_dir() {
+            let failed = |error: std::io::Error| DataError::write(&self.directory, &error);
+            std::fs::create_dir_all(&self.directory).map_err(failed)?;
+            sync_directory(self.directory.parent().unwrap_or(Path::new(""))).map_err(failed)?;
         }
-        let manifest = Manifest {
+        Ok(())
+    }
+
+    /// Writes the files that a process writes into a directory.
+    fn write_files(
+        &self,
+        directory: &Path,
+        contents: &Contents,
+        process: usize,
+        values: Values<'_, '_>,
+    ) -> Result<Vec<FileEntry>> {
+        let mut files = Vec::new();
+        for file in contents.files.iter().filter(|file| file.writer == process) {
+            let digest = write_shard(&directory.join(&file.name), contents, &file.tensors, values)?;
+            files.push(FileEntry {
+                name: file.name.clone(),
+                holds: file.holds,
+                bytes: digest.bytes,
+                blake3: digest.blake3,
+            });
+        }
+        Ok(files)
+    }
+
+    fn manifest(&self, contents: &Contents, files: Vec<FileEntry>, best: bool) -> Manifest {
+        Manifest {
             format: FORMAT,
             unisono: env!("CARGO_PKG_VERSION").to_string(),
             state: contents.state.clone(),
@@ -182,8 +233,7 @@ impl Checkpoints {
             isa: contents.isa.clone(),
             files,
             tensors: contents.tensors.iter().map(|tensor| tensor.row.clone()).collect(),
-        };
-        manifest.write(&directory.join(MANIFEST))
+        }
     }
 
     /// Gives a complete directory its name.
@@ -214,12 +264,43 @@ impl Checkpoints {
     }
 }
 
+/// Plans the files of `tensors`, of at most `most` bytes where no single tensor is larger, dealt out to `processes` processes; there are
+/// as many of each kind as processes, where there are tensors enough.
+fn files(tensors: &mut [Described], most: u64, processes: usize) -> Vec<Planned> {
+    let mut files: Vec<Planned> = Vec::new();
+    for (holds, stem) in [(Holds::Parameter, "model"), (Holds::Optimizer, "optimizer")] {
+        let of_kind = tensors.iter().filter(|tensor| tensor.row.kind == holds);
+        let total: u64 = of_kind.map(|tensor| bytes_of(&tensor.row)).sum();
+        let share = total.div_ceil(processes as u64);
+        let shards = shards(tensors, holds, most.min(share.max(1)));
+        let count = shards.len();
+        for (index, shard) in shards.into_iter().enumerate() {
+            let writer = files.len() % processes;
+            shard.iter().for_each(|tensor| tensors[*tensor].writer = writer);
+            files.push(Planned {
+                name: match count {
+                    1 => format!("{stem}.safetensors"),
+                    n => format!("{stem}-{:05}-of-{n:05}.safetensors", index + 1),
+                },
+                holds,
+                tensors: shard,
+                writer,
+            });
+        }
+    }
+    files
+}
+
+fn bytes_of(row: &TensorRow) -> u64 {
+    4 * row.shape.iter().product::<usize>() as u64
+}
+
 /// Cuts the tensors of a kind into files of at most `most` bytes, where no single tensor is larger: their places.
 fn shards(tensors: &[Described], kind: Holds, most: u64) -> Vec<Vec<usize>> {
     let mut shards: Vec<Vec<usize>> = Vec::new();
     let mut bytes = 0;
     for (index, tensor) in tensors.iter().enumerate().filter(|(_, tensor)| tensor.row.kind == kind) {
-        let size = 4 * tensor.row.shape.iter().product::<usize>() as u64;
+        let size = bytes_of(&tensor.row);
         match shards.last_mut() {
             Some(shard) if bytes + size <= most => {
                 shard.push(index);

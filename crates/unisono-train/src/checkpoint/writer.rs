@@ -39,7 +39,7 @@ impl Writer {
             self.writing.is_none(),
             "bug in unisono: a checkpoint begins before the last one has ended"
         );
-        let snapshot = Snapshot::take(live, std::mem::take(&mut self.room))?;
+        let snapshot = Snapshot::take(live, self.checkpoints.shard_bytes, std::mem::take(&mut self.room))?;
         let checkpoints = self.checkpoints.clone();
         let thread = thread::Builder::new()
             .name("unisono-checkpoint".to_string())

@@ -27,17 +27,21 @@ pub(super) struct Answers {
     path: PathBuf,
     /// Whether it is written no more.
     failed: bool,
+    /// Whether this process writes it.
+    writes: bool,
 }
 
 impl Answers {
     /// The file in a run's folder, for steps after `step`: answers of later steps, from before a crash, are cut off. A sentence
-    /// is returned where that fails.
-    pub(super) fn open(directory: &Path, step: u64) -> (Answers, Option<String>) {
+    /// is returned where that fails. Of several processes only one `writes`; all ask the model.
+    pub(super) fn open(directory: &Path, step: u64, writes: bool) -> (Answers, Option<String>) {
         let path = directory.join(NAME);
-        let note = cut(&path, step).err().map(|what| complaint(&path, &what));
+        let cut = if writes { cut(&path, step) } else { Ok(()) };
+        let note = cut.err().map(|what| complaint(&path, &what));
         let answers = Answers {
             failed: note.is_some(),
             path,
+            writes,
         };
         (answers, note)
     }
@@ -54,12 +58,16 @@ impl Answers {
         data: &ExampleData,
         step: u64,
     ) -> Result<(), String> {
-        if self.failed || config.training.validation_samples == 0 {
+        let alone = device.runtime().processes().size() == 1;
+        if (self.failed && alone) || config.training.validation_samples == 0 {
             return Ok(());
         }
         device.runtime().set_phase(Phase::Evaluation);
         model.as_model().set_training(false);
-        let done = answered(model, config, data, step).and_then(|text| append(&self.path, &text));
+        let done = answered(model, config, data, step).and_then(|text| match self.writes && !self.failed {
+            true => append(&self.path, &text),
+            false => Ok(()),
+        });
         device.runtime().set_phase(Phase::Other);
         done.map_err(|what| {
             self.failed = true;
@@ -194,12 +202,12 @@ mod tests {
         let text = format!("{first}step 20\n  question 1\n    a\n\nste");
         for (step, kept) in [(9, ""), (10, first), (19, first), (25, &text[..text.len()])] {
             std::fs::write(&path, &text).expect("written");
-            let (answers, note) = Answers::open(folder.path(), step);
+            let (answers, note) = Answers::open(folder.path(), step, true);
             assert_eq!((answers.failed, note), (false, None));
             assert_eq!(std::fs::read_to_string(&path).expect("there"), kept, "{step}");
         }
         std::fs::write(&path, format!("{first}step 1")).expect("written");
-        Answers::open(folder.path(), 15);
+        Answers::open(folder.path(), 15, true);
         let left = std::fs::read_to_string(&path).expect("there");
         assert!(left.starts_with(first), "{left}");
     }
@@ -208,7 +216,7 @@ mod tests {
     fn a_file_that_cannot_be_read_is_one_note() {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::create_dir(folder.path().join(NAME)).expect("made");
-        let (answers, note) = Answers::open(folder.path(), 3);
+        let (answers, note) = Answers::open(folder.path(), 3, true);
         assert!(answers.failed && note.is_some_and(|note| note.contains("validation.txt")));
     }
 }

@@ -7,8 +7,10 @@ use crate::error::Result;
 use crate::hub::{self, SaveOptions};
 use crate::model::ModelSpec;
 use crate::peft;
+use crate::shards::real_values;
 use crate::start::spec_of_files;
 use std::path::{Path, PathBuf};
+use unisono_nn::Parameter;
 
 /// The directory's name.
 const NAME: &str = "final_model";
@@ -20,11 +22,12 @@ pub(super) fn leaves_model(run: &Run) -> bool {
 }
 
 /// Writes `final_model/`: the whole model in f32 in the format of `transformers`, or its adapter in PEFT's, with the tokenizer.
-/// All of it or nothing; one that an earlier end of the run wrote is replaced.
+/// All of it or nothing; one that an earlier end of the run wrote is replaced. Of several processes one writes, and the others give it
+/// what they carry.
 ///
 /// # Errors
 /// A model that `transformers` cannot express, a directory with other files, whatever the disk says.
-pub(super) fn write_model(run: &Run) -> Result<PathBuf> {
+pub(super) fn write_model(run: &Run, writes: bool) -> Result<PathBuf> {
     let directory = run.directory.join(NAME);
     let table = run.trainer.model.as_model().table();
     let base = run.config.training.model_path.as_deref();
@@ -38,14 +41,30 @@ pub(super) fn write_model(run: &Run) -> Result<PathBuf> {
         Some(lora) => {
             let adapters = adapters(lora, &run.plan.spec)?;
             let base = base.map(base_name);
+            if !writes {
+                give(table.all().filter(|parameter| adapters.trains(parameter)))?;
+                return Ok(directory);
+            }
             peft::save(&directory, &adapters, table, base.as_deref(), &options.files)?;
         }
         None => {
+            if !writes {
+                give(table.all())?;
+                return Ok(directory);
+            }
             let parameters: Vec<_> = table.all().collect();
             hub::save(&directory, &spec, &parameters, &options)?;
         }
     }
     Ok(directory)
+}
+
+/// Takes part in the reading of parameters that another process writes.
+fn give<'a>(parameters: impl Iterator<Item = &'a Parameter>) -> Result<()> {
+    for parameter in parameters {
+        real_values(&parameter.tensor, &parameter.spec)?;
+    }
+    Ok(())
 }
 
 /// How PEFT names a model: `org/name` if it lies in Hugging Face's cache, otherwise its path.

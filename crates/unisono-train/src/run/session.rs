@@ -2,6 +2,7 @@
 
 use super::clock::{Clock, PHASES};
 use super::told::Told;
+use super::votes::Votes;
 use super::{Ending, Run, Summary, curves, outputs};
 use crate::checkpoint::{CheckpointError, Checkpoints, Keep, Live, Saved, Writer, config_digest, verify_replicas};
 use crate::error::{Result, TrainError};
@@ -58,7 +59,7 @@ impl<'a, 't> Session<'a, 't> {
         }
 
         if self.run.state.step >= self.run.plan.steps {
-            self.leave();
+            self.leave()?;
         }
         let seconds = start.elapsed().as_secs_f64();
         let report = runtime.report();
@@ -79,6 +80,8 @@ impl<'a, 't> Session<'a, 't> {
                 .iter()
                 .map(|phase| (phase.name(), report.phase(*phase).busy.as_secs_f64() / workers))
                 .collect(),
+            between_processes: (runtime.processes().size() > 1)
+                .then(|| [report.air.total, report.air.exposed].map(|time| time.as_secs_f64())),
             tokens_per_s: (state.tokens - first_tokens) as f64 / seconds,
             steps_per_s: steps / seconds,
             flops_per_s: steps * plan.flops_per_step / seconds,
@@ -99,6 +102,7 @@ impl<'a, 't> Session<'a, 't> {
         let mut batches = run.dataset.steps(seed, effective, samples, last_sample)?;
         let mut pending: Option<(StepResult, usize)> = None;
         let mut stopped = false;
+        let mut votes = Votes::new(&run.trainer.device)?;
         while self.run.state.step < total && !stopped {
             let data = batches.next_step()?;
             let step = self.run.state.step;
@@ -111,7 +115,7 @@ impl<'a, 't> Session<'a, 't> {
             }
             let written = self.writer.poll();
             self.saved(written)?;
-            stopped = stop();
+            stopped = votes.count(stop())?;
             let done = self.run.state.step;
             let training = &self.run.config.training;
             let last = done == total || stopped;
@@ -151,15 +155,20 @@ impl<'a, 't> Session<'a, 't> {
     }
 
     /// Writes what a finished run leaves for others. All that is needed to write it again is in the last checkpoint, so what
-    /// fails is told and no more.
-    fn leave(&mut self) {
+    /// fails is told and no more, but where other processes would be left waiting.
+    fn leave(&mut self) -> Result<()> {
         if outputs::leaves_model(self.run) {
-            self.run.trainer.device.runtime().set_phase(Phase::Checkpoint);
-            match outputs::write_model(self.run) {
+            let runtime = self.run.trainer.device.runtime().clone();
+            runtime.set_phase(Phase::Checkpoint);
+            match outputs::write_model(self.run, self.run.writes) {
                 Ok(path) => self.final_model = Some(path),
+                Err(error) if runtime.processes().size() > 1 => return Err(error),
                 Err(error) => self.warn(Err(format!("final_model was not written: {error}"))),
             }
-            self.run.trainer.device.runtime().set_phase(Phase::Other);
+            runtime.set_phase(Phase::Other);
+        }
+        if !self.run.writes {
+            return Ok(());
         }
         let records = read_metrics(&self.run.directory.join("metrics.jsonl")).map_err(|error| error.to_string());
         let validations = self.run.validations.read();
@@ -167,6 +176,7 @@ impl<'a, 't> Session<'a, 't> {
             Ok(paths) => self.curves = paths,
             Err(what) => self.warn(Err(format!("training_curves were not drawn: {what}"))),
         }
+        Ok(())
     }
 
     fn warn(&mut self, done: std::result::Result<(), String>) {

@@ -33,6 +33,9 @@ pub struct Summary {
     pub aside_seconds: f64,
     /// Seconds of the workers by phase, divided by their number.
     pub phases: Vec<(&'static str, f64)>,
+    /// Seconds on the clock in which messages to other processes were on their way, and those of them in which this process had nothing
+    /// else to do; `None` where one process runs.
+    pub between_processes: Option<[f64; 2]>,
     /// Tokens (targets) a second of this session.
     pub tokens_per_s: f64,
     /// Optimizer steps a second of this session.

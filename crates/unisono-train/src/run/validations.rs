@@ -23,15 +23,21 @@ pub(super) struct Validated {
 /// The file of a run.
 pub(super) struct Validations {
     path: PathBuf,
+    /// Whether this process writes it.
+    writes: bool,
 }
 
 impl Validations {
     /// The file in a run's folder, for steps after `step`: lines of later steps, from before a crash, are cut off. A sentence is
-    /// returned where that fails.
-    pub(super) fn open(directory: &Path, step: u64) -> (Validations, Option<String>) {
+    /// returned where that fails. Of several processes only one `writes`.
+    pub(super) fn open(directory: &Path, step: u64, writes: bool) -> (Validations, Option<String>) {
         let validations = Validations {
             path: directory.join(NAME),
+            writes,
         };
+        if !writes {
+            return (validations, None);
+        }
         let path = &validations.path;
         let note = cut(path, step).err().map(|what| format!("{}: {what}", path.display()));
         (validations, note)
@@ -42,6 +48,9 @@ impl Validations {
     /// # Errors
     /// In words.
     pub(super) fn add(&self, step: u64, evaluation: &Evaluation) -> Result<(), String> {
+        if !self.writes {
+            return Ok(());
+        }
         let line = line(&Validated {
             step,
             loss: evaluation.loss,

@@ -29,6 +29,9 @@ use unisono_kernels::gemm::peak::{bf16_peak, fma_peak};
 use unisono_runtime::machine::cores;
 use unisono_tensor::{Dtype, Mesh, MeshDevice, Options, Result};
 
+/// What measures the devices' collectives, which processes do together.
+pub const COLLECTIVES: &str = collectives::NAME;
+
 /// Seconds that each look at the peak takes.
 const PEAK_SECONDS: f64 = 0.01;
 /// Looks at the machine before the first kernel, of which the median is told.
@@ -96,7 +99,7 @@ pub fn run(args: &BenchArgs, context: &Context) -> std::result::Result<u8, Failu
             isa: Some(context.isa),
             ..Options::default()
         };
-        let device = setup::opened(Mesh::one(), options)?;
+        let device = setup::alone(Mesh::one(), options)?;
         let bench = Bench {
             device: &device,
             context,

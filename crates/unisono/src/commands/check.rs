@@ -38,6 +38,7 @@ pub fn run(args: &CheckArgs, context: &Context) -> Result<u8, Failure> {
         workers: setup::workers(&loaded.config),
         cores: cores(),
         others: probe.others(),
+        processes: None,
         mesh_flag: args.changes.mesh.as_deref(),
         trigram: dataset.trigram_loss()?,
     };

@@ -8,6 +8,7 @@ use crate::output::numbers::{bytes, counted};
 use serde_json::json;
 use unisono_kernels::isa::Isa;
 use unisono_runtime::machine as runtime;
+use unisono_runtime::transport::Mpi;
 
 /// See the module.
 ///
@@ -61,6 +62,20 @@ pub fn run(context: &Context) -> Result<u8, Failure> {
     if let Some(limit) = limit {
         rows.push(("limit", format!("{} by the control group", bytes(limit))));
     }
+    // What several processes would talk through; one needs none.
+    let mpi = Mpi::found(&context.environment.variables);
+    rows.push((
+        "mpi",
+        match &mpi {
+            Ok(found) => {
+                let found = found
+                    .iter()
+                    .map(|found| format!("{} ({})", found.version, found.library));
+                found.collect::<Vec<_>>().join(", else ")
+            }
+            Err(absent) => absent.to_string(),
+        },
+    ));
     for (name, text) in rows {
         out.result(format!("{} {text}", out.bold(&format!("{name:10}"))));
     }
@@ -75,6 +90,7 @@ pub fn run(context: &Context) -> Result<u8, Failure> {
         "memory": memory.map(|(total, _)| total),
         "memory_available": memory.map(|(_, free)| free),
         "memory_limit": limit,
+        "mpi": mpi.unwrap_or_default().iter().map(|found| json!({"version": found.version, "library": found.library})).collect::<Vec<_>>(),
     }));
     DONE
 }

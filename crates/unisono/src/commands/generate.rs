@@ -123,7 +123,8 @@ impl<'a> Shown<'a> {
 
     /// Nobody needs a text that nobody reads.
     fn go_on(&self) -> ControlFlow<End> {
-        match self.context.out.is_broken() {
+        // Of several processes all must do the same, and the others cannot know.
+        match self.context.out.is_broken() && self.context.ranks.is_none() {
             true => ControlFlow::Break(End::All),
             false => ControlFlow::Continue(()),
         }

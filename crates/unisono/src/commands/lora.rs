@@ -99,7 +99,7 @@ fn of_files(model: &str, adapter: &str, context: &Context) -> Result<Merged, Fai
         isa: Some(context.isa),
         ..Options::default()
     };
-    let device = setup::opened(Mesh::one(), options)?;
+    let device = setup::alone(Mesh::one(), options)?;
     let weights = WeightSet::open(&directory)?;
     let (model, _) = model_of_files(&device, &described.spec, &weights, Some(&adapter))?;
     let mut options = SaveOptions::default();

@@ -44,7 +44,12 @@ use std::process::ExitCode;
 
 /// Runs a command; what goes wrong is told, and the exit code says so.
 pub fn run(cli: &Cli) -> ExitCode {
-    let context = match Context::new(&cli.common) {
+    let together = match &cli.command {
+        Command::Train(_) | Command::Generate(_) | Command::Eval(_) => true,
+        Command::Bench(args) => args.filter.as_deref() == Some(bench::COLLECTIVES),
+        _ => false,
+    };
+    let context = match Context::new(&cli.common, together) {
         Ok(context) => context,
         Err(failure) => {
             Out::new(Level::Error, false, false, true).error(&failure);
@@ -81,6 +86,17 @@ pub fn run(cli: &Cli) -> ExitCode {
         }
         outcome => outcome.map(|()| code),
     });
+    let result = match &context.ranks {
+        Some(ranks) => result
+            .and_then(|code| ranks.finish().map(|()| code))
+            .unwrap_or_else(|failure| ranks.farewell(&failure, &context.out)),
+        None => return ended(result, &context),
+    };
+    result.into()
+}
+
+/// Tells what went wrong, if something did; the exit code says so.
+fn ended(result: Result<u8, Failure>, context: &Context) -> ExitCode {
     match result {
         Ok(code) => code.into(),
         Err(failure) => {

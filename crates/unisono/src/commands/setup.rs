@@ -7,7 +7,8 @@ use crate::exit::Failure;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
-use unisono_runtime::{Options, RuntimeError};
+use unisono_mesh::MeshView;
+use unisono_runtime::{Options, Processes, RuntimeError, machine};
 use unisono_tensor::{Mesh, MeshDevice, TensorError};
 use unisono_train::config::{self, ConfigErrors, Loaded, Place, RunConfig};
 use unisono_train::dataset::Dataset;
@@ -191,17 +192,45 @@ pub fn open(system: System, config: &RunConfig, context: &Context) -> Result<Mes
         isa: Some(context.isa),
         ..Options::default()
     };
-    let device = MeshDevice::open_system(system.view, options).map_err(not_opened)?;
+    let device = opened(system.view, system.processes, options, context)?;
     device.set_links(system.links);
     Ok(device)
+}
+
+/// Opens devices of this process alone.
+///
+/// # Errors
+/// Too little memory or threads.
+pub fn alone(mesh: Mesh, options: Options) -> Result<MeshDevice, Failure> {
+    MeshDevice::open(mesh, options).map_err(not_opened)
 }
 
 /// Opens devices; where the system refuses, what would help is said.
 ///
 /// # Errors
 /// Too little memory or threads.
-pub fn opened(mesh: Mesh, options: Options) -> Result<MeshDevice, Failure> {
-    MeshDevice::open(mesh, options).map_err(not_opened)
+pub fn opened(
+    view: MeshView,
+    processes: Processes,
+    mut options: Options,
+    context: &Context,
+) -> Result<MeshDevice, Failure> {
+    let device = match &context.ranks {
+        Some(ranks) => {
+            // Cores and memory of a host are for all its processes.
+            let (here, on_host) = (processes.here(view.num_devices()).len(), ranks.on_this_host());
+            let share = (machine::host_cores() / on_host).max(1);
+            options.workers = options.workers.or(Some(share.min(machine::cores())));
+            let share = |bytes: u64| bytes / (on_host * here) as u64;
+            options.memory_limit = options.memory_limit.or(machine::memory().map(share));
+            match ranks.are_apart() {
+                true => MeshDevice::open_system(view, options),
+                false => MeshDevice::open_between(view, options, processes, ranks.link().clone()),
+            }
+        }
+        None => MeshDevice::open_system(view, options),
+    };
+    device.map_err(not_opened)
 }
 
 fn not_opened(error: TensorError) -> Failure {
@@ -216,5 +245,5 @@ fn not_opened(error: TensorError) -> Failure {
 
 /// Worker threads that the configuration asks for.
 pub fn workers(config: &RunConfig) -> usize {
-    config.device.workers.unwrap_or_else(unisono_runtime::machine::cores)
+    config.device.workers.unwrap_or_else(machine::cores)
 }

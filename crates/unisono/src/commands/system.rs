@@ -5,13 +5,15 @@ use crate::exit::Failure;
 use unisono_mesh::descriptor::{Architecture, DimType, Fit, Selection};
 use unisono_mesh::visible::{TT, TT_OLD, UNISONO, Variables, core_shares, visible};
 use unisono_mesh::{Mesh, MeshView};
-use unisono_runtime::machine;
+use unisono_runtime::{Processes, machine};
 use unisono_tensor::Links;
 
 /// What is opened.
 pub struct System {
     /// The mesh with the id of each device.
     pub view: MeshView,
+    /// Which process carries which device.
+    pub processes: Processes,
     /// What the descriptor says of the links between them.
     pub links: Links,
 }
@@ -30,7 +32,11 @@ impl System {
             tt_old: variable(TT_OLD),
         };
         let links = machine.map_or_else(Links::default, |selection| links(mesh, selection));
-        let needed = mesh.num_devices();
+        let processes = match &context.ranks {
+            Some(ranks) => ranks.processes(mesh, machine)?,
+            None => Processes::one(),
+        };
+        let needed = processes.here(mesh.num_devices()).len();
         let devices = machine.map(|selection| selection.devices.clone());
         if variables.unisono.is_none() && variables.tt.is_none() {
             if variables.tt_old.is_some() {
@@ -38,8 +44,9 @@ impl System {
                     .out
                     .warn(format!("{TT_OLD} is set and not read: the name is {TT} now"));
             }
-            let ids = devices.unwrap_or_else(|| (0..needed).collect());
+            let ids = devices.unwrap_or_else(|| (0..mesh.num_devices()).collect());
             return Ok(System {
+                processes,
                 view: MeshView::with_ids(mesh.clone(), ids).map_err(Failure::input)?,
                 links,
             });
@@ -61,6 +68,17 @@ impl System {
                 variables.unisono.or(variables.tt).unwrap_or_default()
             ))
         };
+        if processes.size() > 1 {
+            // Ids are those of this host; the devices of others have no names here.
+            let ids = found.devices.get(..needed).ok_or_else(too_few)?;
+            let shares = core_shares(&machine::allowed_cpus(), total, ids);
+            machine::restrict(&shares.cores.concat());
+            return Ok(System {
+                processes,
+                view: MeshView::whole(mesh.clone()),
+                links,
+            });
+        }
         let ids = match devices {
             // The machine's own order: what the mesh takes of it must be visible.
             Some(devices) => match devices.iter().find(|device| !found.devices.contains(device)) {
@@ -83,6 +101,7 @@ impl System {
         }
         machine::restrict(&shares.cores.concat());
         Ok(System {
+            processes,
             view: MeshView::with_ids(mesh.clone(), ids).map_err(Failure::input)?,
             links,
         })

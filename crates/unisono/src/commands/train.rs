@@ -12,15 +12,17 @@ use crate::output::header::Header;
 use crate::output::numbers::grouped;
 use crate::output::progress::Progress;
 use crate::output::summary::Report;
+use crate::ranks::Ranks;
 use crate::runs::{self, Named};
 use crate::signals::Signals;
 use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use unisono_data::files::hash_bytes;
 use unisono_kernels::gemm::peak::fma_peak;
 use unisono_runtime::machine::cores;
 use unisono_train::checkpoint::{self, Checkpoint, CheckpointError};
-use unisono_train::config::{Loaded, differing_keys};
+use unisono_train::config::{Loaded, RunConfig, differing_keys, to_yaml};
 use unisono_train::dataset::Dataset;
 use unisono_train::run::{Ending, Run};
 
@@ -57,17 +59,20 @@ pub fn run(args: &TrainArgs, context: &Context) -> Result<u8, Failure> {
     let checkpoint = checkpoint.transpose()?;
     let directory = start.directory(args, context)?;
     let config = start.loaded.config;
+    agree(&config, &dataset, checkpoint.as_ref(), context)?;
     let is_text = !matches!(dataset, Dataset::Regression(_));
 
     let system = System::of(&plan.mesh, plan.machine.as_ref(), context)?;
+    let processes = system.processes.size();
     let header = Header {
         config: &config,
         plan: &plan,
         dataset: &dataset,
         isa: context.isa,
-        workers: setup::workers(&config),
-        cores: cores(),
+        workers: setup::workers(&config) * processes,
+        cores: cores() * processes,
         others: probe.others(),
+        processes: context.ranks.as_ref().map(Ranks::describe),
         mesh_flag: args.changes.mesh.as_deref(),
         trigram,
     };
@@ -76,17 +81,7 @@ pub fn run(args: &TrainArgs, context: &Context) -> Result<u8, Failure> {
     let plan_json = header.json();
 
     let device = setup::open(system, &config, context)?;
-    let (directory, _lock) = match args.out.is_none() && start.resume.is_none() && !args.fresh {
-        // Nobody asked for this very folder: where another run took it meanwhile, the next one does as well.
-        true => runs::take_next(&directory)?,
-        false => {
-            let lock = runs::take(&directory)?;
-            (directory, lock)
-        }
-    };
-    if args.fresh {
-        runs::clear(&directory, &context.environment)?;
-    }
+    let (directory, _lock) = take_folder(&directory, args, &start.resume, context)?;
     let signals = Signals::catch()?;
     crate::launched::tell_run(&directory, &context.environment);
     let (mut run, notes) = Run::open(&device, config, plan, dataset, &directory, checkpoint.as_ref())?;
@@ -104,7 +99,11 @@ pub fn run(args: &TrainArgs, context: &Context) -> Result<u8, Failure> {
     progress.finish();
     let summary = result?;
 
-    let peak = (!out.is_quiet()).then(|| fma_peak(context.isa, device.runtime().workers(), PEAK_SECONDS));
+    let is_first = context.ranks.as_ref().is_none_or(|ranks| ranks.rank() == 0);
+    let peak = (!out.is_quiet() && is_first).then(|| {
+        // Of all processes, as far as they are alike.
+        processes as f64 * fma_peak(context.isa, device.runtime().workers(), PEAK_SECONDS)
+    });
     let report = Report {
         summary: &summary,
         plan: &run.plan,
@@ -115,7 +114,8 @@ pub fn run(args: &TrainArgs, context: &Context) -> Result<u8, Failure> {
     };
     report.print(out);
     let sample = match summary.ending {
-        Ending::Done(_) if !out.is_quiet() => sample(&run, context)?,
+        // What all processes do, all must do: whether some of them print plays no part.
+        Ending::Done(_) if !out.is_quiet() || context.ranks.is_some() => sample(&run, context)?,
         _ => None,
     };
     out.json(
@@ -125,6 +125,55 @@ pub fn run(args: &TrainArgs, context: &Context) -> Result<u8, Failure> {
         (Ending::Stopped, Some(code)) => code,
         _ => exit::OK,
     })
+}
+
+/// Compares what the processes of the run are about to do.
+fn agree(
+    config: &RunConfig,
+    dataset: &Dataset,
+    checkpoint: Option<&Checkpoint>,
+    context: &Context,
+) -> Result<(), Failure> {
+    let Some(ranks) = &context.ranks else { return Ok(()) };
+    ranks.agree(&[
+        ("configurations (hash)", hash_bytes(to_yaml(config).as_bytes())),
+        ("data (hash)", dataset.digest()),
+        (
+            "checkpoints to go on from",
+            checkpoint.map_or_else(|| "none".to_string(), |found| found.path().display().to_string()),
+        ),
+    ])
+}
+
+/// The run's folder, and the lock on it: the first process takes it for all.
+fn take_folder(
+    directory: &Path,
+    args: &TrainArgs,
+    resume: &Option<Named>,
+    context: &Context,
+) -> Result<(PathBuf, Option<runs::Lock>), Failure> {
+    let is_first = context
+        .ranks
+        .as_ref()
+        .is_none_or(|ranks| ranks.rank() == 0 || ranks.are_apart());
+    if let (false, Some(ranks)) = (is_first, &context.ranks) {
+        return Ok((ranks.folder_of_first(directory)?, None));
+    }
+    let (directory, lock) = match args.out.is_none() && resume.is_none() && !args.fresh {
+        // Nobody asked for this very folder: where another run took it meanwhile, the next one does as well.
+        true => runs::take_next(directory)?,
+        false => {
+            let lock = runs::take(directory)?;
+            (directory.to_owned(), lock)
+        }
+    };
+    if args.fresh {
+        runs::clear(&directory, &context.environment)?;
+    }
+    if let Some(ranks) = &context.ranks {
+        ranks.folder_of_first(&directory)?;
+    }
+    Ok((directory, Some(lock)))
 }
 
 /// Lets a language model write something, and shows the beginning.

@@ -207,7 +207,8 @@ impl HubModel {
             isa: Some(context.isa),
             ..Options::default()
         };
-        let device = setup::opened(mesh, options)?;
+        let system = System::of(&mesh, None, context)?;
+        let device = setup::opened(system.view, system.processes, options, context)?;
         let adapter = args
             .adapter
             .as_ref()

@@ -28,6 +28,8 @@ pub struct Header<'a> {
     pub cores: usize,
     /// Cores that other processes keep busy, where that is known.
     pub others: Option<f64>,
+    /// The processes that carry the devices, in words, where there are several.
+    pub processes: Option<String>,
     /// `--mesh` as given, in place of `device_config`.
     pub mesh_flag: Option<&'a str>,
     /// Loss of the trigram model on the validation part, nats a token.
@@ -61,6 +63,9 @@ impl Header<'_> {
             counted(self.workers, "worker"),
             counted(self.cores, "core")
         )];
+        if let Some(processes) = &self.processes {
+            devices.push(format!("carried by {processes}"));
+        }
         if let Some(machine) = &plan.machine {
             let block = &machine.checked.machine.blocks[machine.block];
             devices.push(format!(

@@ -70,6 +70,8 @@ pub struct Out {
     quiet: bool,
     json: bool,
     color: bool,
+    /// Whether another process of the run prints what this one would.
+    silent: bool,
     failed: RefCell<Option<std::io::Error>>,
 }
 
@@ -81,7 +83,18 @@ impl Out {
             quiet,
             json,
             color,
+            silent: false,
             failed: RefCell::new(None),
+        }
+    }
+
+    /// The same with nothing but errors: another process prints the rest.
+    pub fn silenced(self) -> Out {
+        Out {
+            silent: true,
+            level: Level::Error,
+            quiet: true,
+            ..self
         }
     }
 
@@ -206,7 +219,7 @@ impl Out {
     }
 
     fn write(&self, text: &str) {
-        if self.failed.borrow().is_some() {
+        if self.silent || self.failed.borrow().is_some() {
             return;
         }
         let mut stdout = std::io::stdout().lock();

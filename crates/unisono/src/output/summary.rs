@@ -71,6 +71,19 @@ impl Report<'_> {
             ),
         ));
         rows.push(("time", self.time()));
+        if let Some([total, exposed]) = s.between_processes {
+            let hidden = total - exposed;
+            rows.push((
+                "messages",
+                format!(
+                    "between processes under way for {}: {} hidden behind computing ({:.0} %), {} exposed",
+                    duration(total),
+                    duration(hidden),
+                    100.0 * hidden / total.max(1e-9),
+                    duration(exposed)
+                ),
+            ));
+        }
         rows.push(("memory", self.memory()));
         if let Some(path) = &s.checkpoint {
             rows.push(("checkpoint", path.display().to_string()));

@@ -33,6 +33,11 @@ impl Mpi {
     pub fn open(environment: &BTreeMap<String, String>, world: &World) -> Result<Self, TransportError> {
         unreachable_by_mpi(environment, world)?;
         let loaded = library::first(environment, world.source)?;
+        // Open MPI starts a daemon for a process that it believes to be alone, and leaves it behind.
+        let slurm = environment.contains_key("SLURM_PROCID");
+        if (world.source, loaded.family) == (Source::Pmi, Family::OpenMpi) && world.size > 1 && !slurm {
+            return Err(TransportError::World(at_odds(&loaded, world, (0, 1))));
+        }
         let mut engine = start(&loaded)?;
         let alone = world.source == Source::Alone;
         if !alone && (engine.rank(), engine.size()) != (world.rank, world.size) {
@@ -44,8 +49,8 @@ impl Mpi {
         Ok(Self { engine })
     }
 
-    /// The MPI libraries of this machine, without initialising them, in the order in which they would be taken. An empty list with
-    /// the sentence about it, if there is none.
+    /// The MPI libraries of this machine, without initialising them, in the order in which they would be taken without a launcher: at
+    /// least one.
     ///
     /// # Errors
     /// [`TransportError::Absent`] where there is none.

@@ -1,4 +1,5 @@
-//! How fast devices in one process meet: all-reduce and all-gather of few bytes and of many, over 2, 4 and 8 devices.
+//! How fast devices meet, in one process or each in one of its own (under `mpirun` or `unisono run`): all-reduce and all-gather of few bytes and of many, over 2, 4 and 8 devices of one process,
+//! or a device for each of several.
 //!
 //! A sample begins when the devices have nothing to do and are awake, and ends when the host knows that all have the result. That is
 //! what a process of Gloo or MPI measures between two barriers. An all-reduce works in place, as theirs do; the size of an
@@ -12,10 +13,12 @@ use crate::exit::Failure;
 use serde::Serialize;
 use serde_json::json;
 use std::time::Instant;
+use unisono_mesh::MeshView;
 use unisono_runtime::ops::all_reduce::{AllReduce, Reduction};
+use unisono_runtime::ops::exchange::Barrier;
 use unisono_runtime::ops::fill::Fill;
 use unisono_runtime::ops::gather::AllGather;
-use unisono_runtime::{Command, Kind, Runtime};
+use unisono_runtime::{BufferRef, Command, Kind, Runtime};
 use unisono_tensor::{Mesh, Options, Result};
 
 /// The name by which `unisono bench` knows them.
@@ -47,19 +50,35 @@ pub fn run(args: &BenchArgs, context: &Context) -> std::result::Result<u8, Failu
         "{}, {workers} workers, medians; devices awake, a result of so many bytes on each",
         processor()
     ));
+    let of = if context.ranks.is_some() {
+        "processes"
+    } else {
+        "devices"
+    };
     let mut rows = Vec::new();
-    for devices in DEVICES {
+    let groups = match &context.ranks {
+        Some(ranks) => vec![ranks.size()],
+        None => DEVICES.to_vec(),
+    };
+    for devices in groups {
         let options = Options {
             workers: Some(workers),
             isa: Some(context.isa),
             ..Options::default()
         };
-        let device = setup::opened(Mesh::new(&[("dp", devices)]).map_err(Failure::input)?, options)?;
+        let mesh = Mesh::new(&[("dp", devices)]).map_err(Failure::input)?;
+        let device = match &context.ranks {
+            Some(ranks) => {
+                let processes = ranks.processes(&mesh, None)?;
+                setup::opened(MeshView::whole(mesh), processes, options, context)?
+            }
+            None => setup::alone(mesh, options)?,
+        };
         for (bytes, samples) in SIZES {
             for collective in ["all-reduce", "all-gather"] {
-                let row = measure(device.runtime(), collective, bytes, samples)?;
+                let row = measure(device.runtime(), collective, bytes, samples, context)?;
                 out.result(format!(
-                    "  {collective} over {devices} devices, {:>10} B {:>12.1} µs (least {:.1}) {:>8.2} GB/s",
+                    "  {collective} over {devices} {of}, {:>10} B {:>12.1} µs (least {:.1}) {:>8.2} GB/s",
                     row.bytes, row.microseconds, row.least_microseconds, row.gbytes_per_s
                 ));
                 rows.push(row);
@@ -75,17 +94,25 @@ pub fn run(args: &BenchArgs, context: &Context) -> std::result::Result<u8, Failu
     DONE
 }
 
-fn measure(runtime: &Runtime, collective: &'static str, bytes: usize, samples: usize) -> Result<Row> {
-    let axis = runtime.mesh().axis_at(0)?;
+fn measure(
+    runtime: &Runtime,
+    collective: &'static str,
+    bytes: usize,
+    samples: usize,
+    context: &Context,
+) -> std::result::Result<Row, Failure> {
+    let axis = runtime.mesh().axis_at(0).map_err(Failure::running)?;
     let elements = match collective {
         // Its parts are equal.
         "all-gather" => (bytes / 4).next_multiple_of(axis.size),
         _ => bytes / 4,
     };
-    let whole = runtime.alloc(elements, Kind::Data)?;
-    let part = runtime.alloc(elements.div_ceil(axis.size), Kind::Data)?;
+    let alloc = |len: usize| runtime.alloc(len, Kind::Data).map_err(Failure::running);
+    let whole = alloc(elements)?;
+    let part = alloc(elements.div_ceil(axis.size))?;
     for buffer in [whole.r(), part.r()] {
-        runtime.issue(Fill { to: buffer, value: 1.0 })?;
+        let fill = Fill { to: buffer, value: 1.0 };
+        runtime.issue(fill).map_err(Failure::running)?;
     }
     let command = || -> Command {
         match collective {
@@ -109,20 +136,12 @@ fn measure(runtime: &Runtime, collective: &'static str, bytes: usize, samples: u
             .into(),
         }
     };
-    let mut seconds = Vec::with_capacity(samples);
-    for sample in 0..samples + samples / 10 + 2 {
-        runtime.issue(Fill {
-            to: whole.r(),
-            value: 1.0,
-        })?;
-        runtime.sync()?;
-        let start = Instant::now();
-        runtime.issue(command())?;
-        runtime.sync()?;
-        if sample >= samples / 10 + 2 {
-            seconds.push(start.elapsed().as_secs_f64());
-        }
-    }
+    let seconds = samples_of(runtime, whole.r(), &command, samples)?;
+    // What the slowest process saw.
+    let seconds = match &context.ranks {
+        Some(ranks) => ranks.largest(&seconds)?,
+        None => seconds,
+    };
     let least = seconds.iter().copied().fold(f64::INFINITY, f64::min);
     let middle = median(seconds);
     Ok(Row {
@@ -133,4 +152,25 @@ fn measure(runtime: &Runtime, collective: &'static str, bytes: usize, samples: u
         least_microseconds: 1e6 * least,
         gbytes_per_s: 4.0 * elements as f64 / middle / 1e9,
     })
+}
+
+/// Seconds of each sample.
+fn samples_of(runtime: &Runtime, whole: BufferRef, command: &dyn Fn() -> Command, samples: usize) -> Result<Vec<f64>> {
+    let mut seconds = Vec::with_capacity(samples);
+    for sample in 0..samples + samples / 10 + 2 {
+        runtime.issue(Fill { to: whole, value: 1.0 })?;
+        if runtime.processes().size() > 1 {
+            runtime.issue(Barrier {
+                axis: runtime.mesh().all(),
+            })?;
+        }
+        runtime.sync()?;
+        let start = Instant::now();
+        runtime.issue(command())?;
+        runtime.sync()?;
+        if sample >= samples / 10 + 2 {
+            seconds.push(start.elapsed().as_secs_f64());
+        }
+    }
+    Ok(seconds)
 }

@@ -1,0 +1,82 @@
+//! How the processes of a run end: together, with one message.
+
+use super::Ranks;
+use crate::exit::Failure;
+use crate::output::Out;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use unisono_runtime::transport::TransportError;
+
+/// How long the first process waits for what others have to say, when it fails.
+const LISTEN: Duration = Duration::from_millis(500);
+/// How long another process waits for the first to end the run.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl Ranks {
+    /// Takes leave with all others; an error of one of them counts.
+    ///
+    /// # Errors
+    /// Another process that has failed meanwhile, or is lost.
+    pub fn finish(&self) -> Result<(), Failure> {
+        self.link.finish().map_err(Failure::running)
+    }
+
+    /// Ends all processes because this one has failed, or has heard that another has. The first process tells what happened, once.
+    /// Does not return.
+    pub fn farewell(&self, failure: &Failure, out: &Out) -> ! {
+        let code = i32::from(failure.code);
+        let heard = self.link.check().err();
+        // What this process has to say may be no more than what it has heard.
+        let is_echo = heard
+            .as_ref()
+            .is_some_and(|heard| failure.message.contains(&heard.to_string()));
+        let speaks = match &heard {
+            // Of the processes that miss the first, the second speaks first.
+            Some(TransportError::Lost { rank: 0, .. }) => {
+                std::thread::sleep(Duration::from_secs(self.rank().saturating_sub(1) as u64));
+                true
+            }
+            _ => self.rank() == 0,
+        };
+        if !speaks {
+            if !is_echo {
+                self.link.tell_failure(code, &failure.message);
+            }
+            let start = Instant::now();
+            while start.elapsed() < PATIENCE {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            // The first does not hear.
+            self.tell(&[format!("{}: {}", self.name(self.rank()), failure.message)], code, out);
+        }
+        let told = self.link.failures(if is_echo { Duration::ZERO } else { LISTEN });
+        let mut lines: Vec<String> = Vec::new();
+        if !is_echo || told.is_empty() {
+            lines.push(failure.message.clone());
+        }
+        let mut worst = if lines.is_empty() { 0 } else { code };
+        for other in told {
+            worst = worst.max(other.code);
+            let known = failure.message == other.text && !is_echo;
+            let line = format!("rank {} on {}: {}", other.rank, other.host, other.text);
+            if !known && !lines.iter().any(|known| known.ends_with(&other.text)) {
+                lines.push(line);
+            }
+        }
+        self.tell(&lines, worst, out)
+    }
+
+    /// Prints the message, leaves word that it has been printed, and ends the run.
+    fn tell(&self, lines: &[String], code: i32, out: &Out) -> ! {
+        let failure = Failure {
+            code: u8::try_from(code).unwrap_or(crate::exit::FAILED),
+            message: lines.join("\n"),
+        };
+        out.error(&failure);
+        if let Some(folder) = std::env::var_os("UNISONO_RUN_DIR") {
+            // Whoever started the run then adds nothing; where it cannot be left, the message comes twice.
+            let _ = std::fs::write(Path::new(&folder).join("error"), &failure.message);
+        }
+        self.link.abort(code)
+    }
+}

@@ -1,0 +1,309 @@
+//! The processes of this run, as the command line sees them: joined at the start, compared, and ended together.
+//!
+//! Every process runs the same command. The first prints; the others are silent but for their errors. What ends one ends all, and is
+//! told once.
+
+mod farewell;
+mod owners;
+
+use crate::exit::Failure;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use unisono_data::files::hash_file;
+use unisono_mesh::visible::{TT, UNISONO};
+use unisono_runtime::machine;
+use unisono_runtime::transport::{Given, Link, Mpi, Settings, TransportError, World};
+use unisono_train::config::Environment;
+
+/// Seconds that a process which lives is waited for, unless `UNISONO_TIMEOUT` says otherwise.
+const TIMEOUT: u64 = 120;
+
+/// See the module.
+pub struct Ranks {
+    link: Link,
+    /// What each process has said of itself, by rank.
+    said: Vec<Said>,
+    /// Whether each process has a mesh of its own (a `mesh_id`), and so a run of its own.
+    apart: bool,
+}
+
+/// What a process says of itself.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Said {
+    host: String,
+    /// Processors that it may use.
+    cpus: Vec<usize>,
+    /// Whether it is to keep to the cores of some devices.
+    sees_some: bool,
+    mesh_id: Option<usize>,
+    mesh_host_rank: Option<usize>,
+    version: String,
+    /// BLAKE3 of the program.
+    build: String,
+}
+
+impl Ranks {
+    /// Joins the processes of this run; `None` where this one is alone.
+    ///
+    /// # Errors
+    /// No MPI, launcher and MPI at odds, programs of different versions, processes that do not come.
+    pub fn join(environment: &Environment) -> Result<Option<Ranks>, Failure> {
+        let variables = &environment.variables;
+        let world = World::find(Given::default(), variables).map_err(Failure::input)?;
+        if world.size == 1 {
+            return Ok(None);
+        }
+        let said = Said::of_this(variables)?;
+        let settings = Settings {
+            host: said.host.clone(),
+            timeout: Duration::from_secs(timeout(variables)?),
+            status: variables
+                .get("UNISONO_RUN_DIR")
+                .map(|folder| Path::new(folder).join(format!("rank-{}", world.rank))),
+            ..Settings::default()
+        };
+        let quiet_if_not_first = |error: TransportError| match world.rank {
+            0 => Failure::input(error),
+            // All see the same; one tells it.
+            _ => Failure::silent(crate::exit::INPUT),
+        };
+        let mpi = Mpi::open(variables, &world).map_err(quiet_if_not_first)?;
+        let link = Link::start(Box::new(mpi), settings).map_err(Failure::running)?;
+        let said = gather(&link, "the start", &said)?;
+        let apart = are_apart(&said);
+        let ranks = Ranks { link, said, apart };
+        let facts = |what: fn(&Said) -> &String| ranks.said.iter().map(|said| what(said).clone()).collect();
+        ranks.compare("versions of unisono", facts(|said| &said.version))?;
+        ranks.compare("builds of unisono (BLAKE3 of the program)", facts(|said| &said.build))?;
+        ranks.keep_to_own_cores();
+        Ok(Some(ranks))
+    }
+
+    /// How the processes talk.
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
+    /// Whether each process has a mesh, and a run, of its own.
+    pub fn are_apart(&self) -> bool {
+        self.apart
+    }
+
+    /// The number of this process.
+    pub fn rank(&self) -> usize {
+        self.link.rank()
+    }
+
+    /// Processes of the run.
+    pub fn size(&self) -> usize {
+        self.link.size()
+    }
+
+    /// Processes of the run on the host of this one.
+    pub fn on_this_host(&self) -> usize {
+        let own = &self.said[self.rank()].host;
+        self.said.iter().filter(|said| said.host == *own).count()
+    }
+
+    /// The processes and their hosts, in words.
+    pub fn describe(&self) -> String {
+        let mut hosts: Vec<(&str, usize)> = Vec::new();
+        for said in &self.said {
+            match hosts.iter_mut().find(|(host, _)| *host == said.host) {
+                Some((_, count)) => *count += 1,
+                None => hosts.push((&said.host, 1)),
+            }
+        }
+        let hosts: Vec<String> = hosts.iter().map(|(host, count)| format!("{count} on {host}")).collect();
+        format!(
+            "{} processes over {}: {}",
+            self.size(),
+            self.link.name(),
+            hosts.join(", ")
+        )
+    }
+
+    /// Compares what each process has, by name: all must have the same.
+    ///
+    /// # Errors
+    /// A difference, with the ranks; every process gets the same words.
+    pub fn agree(&self, facts: &[(&str, String)]) -> Result<(), Failure> {
+        if self.apart {
+            return Ok(());
+        }
+        let own: Vec<String> = facts.iter().map(|(_, value)| value.clone()).collect();
+        let all: Vec<Vec<String>> = gather(&self.link, "the comparison of what they run", &own)?;
+        for (index, (name, _)) in facts.iter().enumerate() {
+            self.compare(name, all.iter().map(|values| values[index].clone()).collect())?;
+        }
+        Ok(())
+    }
+
+    /// The largest of what the processes have, element by element.
+    ///
+    /// # Errors
+    /// Processes that do not come.
+    pub fn largest(&self, own: &[f64]) -> Result<Vec<f64>, Failure> {
+        let all: Vec<Vec<f64>> = gather(&self.link, "the end of a measurement", &own.to_vec())?;
+        let largest = |index: usize| all.iter().map(|each| each[index]).fold(0.0, f64::max);
+        Ok((0..own.len()).map(largest).collect())
+    }
+
+    /// What the first process has; the others' own is not looked at.
+    ///
+    /// # Errors
+    /// Processes that do not come.
+    pub fn of_first<T: Serialize + serde::de::DeserializeOwned>(
+        &self,
+        what: &'static str,
+        own: &T,
+    ) -> Result<T, Failure> {
+        let mut all = gather(&self.link, what, own)?;
+        Ok(all.swap_remove(if self.apart { self.rank() } else { 0 }))
+    }
+
+    /// The folder that the first process has chosen.
+    ///
+    /// # Errors
+    /// Processes that do not come.
+    pub fn folder_of_first(&self, own: &Path) -> Result<PathBuf, Failure> {
+        self.of_first("the choice of a folder", &own.to_path_buf())
+    }
+
+    fn compare(&self, name: &str, values: Vec<String>) -> Result<(), Failure> {
+        let mut by_value: BTreeMap<&String, Vec<usize>> = BTreeMap::new();
+        for (rank, value) in values.iter().enumerate() {
+            by_value.entry(value).or_default().push(rank);
+        }
+        if by_value.len() < 2 {
+            return Ok(());
+        }
+        let mut sides: Vec<(&String, Vec<usize>)> = by_value.into_iter().collect();
+        sides.sort_by_key(|(_, ranks)| ranks[0]);
+        let sides: Vec<String> = sides
+            .iter()
+            .map(|(value, ranks)| {
+                let who: Vec<String> = ranks.iter().map(|rank| self.name(*rank)).collect();
+                format!("{value} on {}", who.join(", "))
+            })
+            .collect();
+        Err(Failure::input(format!(
+            "the processes of this run have different {name}: {}; all must run the same",
+            sides.join("; ")
+        )))
+    }
+
+    /// `rank 2 (host)`.
+    fn name(&self, rank: usize) -> String {
+        format!("rank {rank} ({})", self.said[rank].host)
+    }
+
+    /// Processes of one host that may use the same cores share them out: each keeps to its own. One that is to keep to the cores of
+    /// some devices does that by itself.
+    fn keep_to_own_cores(&self) {
+        let own = &self.said[self.rank()];
+        if own.sees_some || own.cpus.is_empty() {
+            return;
+        }
+        let rivals: Vec<usize> = (0..self.size())
+            .filter(|rank| {
+                let other = &self.said[*rank];
+                !other.sees_some && other.host == own.host && other.cpus == own.cpus
+            })
+            .collect();
+        let place = rivals.iter().position(|rank| *rank == self.rank()).unwrap_or(0);
+        let (count, cpus) = (rivals.len(), own.cpus.len());
+        let from = place * cpus / count;
+        let to = ((place + 1) * cpus / count).max(from + 1);
+        machine::restrict(&own.cpus[from..to]);
+    }
+}
+
+/// Whether every process has a mesh of its own.
+fn are_apart(said: &[Said]) -> bool {
+    let mut ids: Vec<Option<usize>> = said.iter().map(|said| said.mesh_id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids.len() == said.len() && ids.iter().all(Option::is_some)
+}
+
+impl Said {
+    fn of_this(variables: &BTreeMap<String, String>) -> Result<Said, Failure> {
+        let number = |name: &str| -> Result<Option<usize>, Failure> {
+            match variables.get(name).map(|value| value.trim()) {
+                None | Some("") => Ok(None),
+                Some(value) => value
+                    .parse()
+                    .map(Some)
+                    .map_err(|_| Failure::input(format!("{name} is `{value}`; a number from 0 was expected"))),
+            }
+        };
+        let build = std::env::current_exe()
+            .ok()
+            .and_then(|path| hash_file(&path).ok())
+            .map_or_else(|| "unknown".to_string(), |digest| digest.blake3[..12].to_string());
+        Ok(Said {
+            host: machine::host_name(),
+            cpus: machine::allowed_cpus(),
+            sees_some: [UNISONO, TT].iter().any(|name| variables.contains_key(*name)),
+            mesh_id: number("TT_MESH_ID")?,
+            mesh_host_rank: number("TT_MESH_HOST_RANK")?,
+            version: crate::cli::version().to_string(),
+            build,
+        })
+    }
+}
+
+fn timeout(variables: &BTreeMap<String, String>) -> Result<u64, Failure> {
+    match variables.get("UNISONO_TIMEOUT").map(|value| value.trim()) {
+        None | Some("") => Ok(TIMEOUT),
+        Some(value) => value.parse().ok().filter(|seconds| *seconds > 0).ok_or_else(|| {
+            Failure::input(format!(
+                "UNISONO_TIMEOUT is `{value}`; a number of seconds above 0 was expected"
+            ))
+        }),
+    }
+}
+
+/// Which ranks print: of `UNISONO_LOG_RANKS`, `all` or a list; the first alone otherwise.
+///
+/// # Errors
+/// A list that is none.
+pub fn prints(rank: usize, variables: &BTreeMap<String, String>) -> Result<bool, Failure> {
+    let wrong = |value: &str| {
+        Failure::input(format!(
+            "UNISONO_LOG_RANKS is `{value}`; `all` or ranks such as `0,2` were expected"
+        ))
+    };
+    match variables.get("UNISONO_LOG_RANKS").map(|value| value.trim()) {
+        None | Some("") => Ok(rank == 0),
+        Some("all") => Ok(true),
+        Some(value) => {
+            let ranks: Result<Vec<usize>, _> = value.split(',').map(|rank| rank.trim().parse()).collect();
+            Ok(ranks.map_err(|_| wrong(value))?.contains(&rank))
+        }
+    }
+}
+
+fn gather<T: Serialize + serde::de::DeserializeOwned>(
+    link: &Link,
+    what: &'static str,
+    own: &T,
+) -> Result<Vec<T>, Failure> {
+    // Texts, numbers and lists always have a JSON form.
+    let own = serde_json::to_vec(own).unwrap_or_default();
+    let all = link.gather(what, &own, link.timeout()).map_err(Failure::running)?;
+    all.iter()
+        .enumerate()
+        .map(|(rank, bytes)| {
+            serde_json::from_slice(bytes).map_err(|_| {
+                Failure::input(format!(
+                    "rank {rank} speaks another language at {what}: it must run the same version of unisono ({})",
+                    crate::cli::version()
+                ))
+            })
+        })
+        .collect()
+}
