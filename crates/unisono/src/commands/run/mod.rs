@@ -40,7 +40,7 @@ pub fn run(args: &RunArgs, context: &Context) -> Result<u8, Failure> {
 pub fn tt_run() -> ExitCode {
     let matches = TtRun::command().version(crate::cli::version()).get_matches();
     let tt_run = TtRun::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let context = match Context::new(&tt_run.common) {
+    let context = match Context::new(&tt_run.common, false) {
         Ok(context) => context,
         Err(failure) => {
             Out::new(Level::Error, false, false, true).error(&failure);

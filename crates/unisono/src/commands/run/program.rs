@@ -102,6 +102,7 @@ impl Child {
             out: Out::new(Level::Error, true, false, false),
             environment: of_ranks(job, context),
             isa: context.isa,
+            ranks: None,
         };
         let loaded = Start::of(args, &quiet)?.loaded;
         fits(&loaded, job)?;
