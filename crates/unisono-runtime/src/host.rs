@@ -5,6 +5,7 @@ use crate::command::{Cost, Op};
 use crate::error::RuntimeError;
 use crate::exchange::Mark;
 use crate::ledger::Ledger;
+use crate::processes::Processes;
 use crate::queue::Queue;
 use crate::report::{Phase, Report};
 use crate::sched::{AirTime, Entry, HostGoal, Scope, Worker, Workers, Writer};
@@ -35,6 +36,8 @@ pub(crate) struct Host {
     cpu: Option<Cpu>,
     /// The first device of this process.
     first: usize,
+    /// Whether there are other processes.
+    several: bool,
     /// Entries put in each queue.
     pub(crate) issued: [u64; 2],
     /// What collectives have carried, and how devices are joined.
@@ -58,7 +61,13 @@ struct Cpu {
 impl Host {
     /// A host with memory of `capacity` elements and at most `limit` bytes on each device, and the devices unless it
     /// only accounts.
-    pub(crate) fn new(capacity: usize, limit: Option<u64>, first: usize, cpu: Option<(Workers, [Writer; 2])>) -> Host {
+    pub(crate) fn new(
+        capacity: usize,
+        limit: Option<u64>,
+        processes: &Processes,
+        first: usize,
+        cpu: Option<(Workers, [Writer; 2])>,
+    ) -> Host {
         Host {
             ledger: Ledger::new(capacity, limit),
             phase: Phase::default(),
@@ -76,6 +85,7 @@ impl Host {
                 writers,
             }),
             first,
+            several: processes.size() > 1,
             issued: [0; 2],
             traffic: TrafficBook::default(),
             pattern: Pattern::default(),
@@ -357,6 +367,17 @@ impl Host {
     /// The hash of the stream.
     pub(crate) fn stream_hash(&self) -> u64 {
         self.hash
+    }
+}
+
+impl Drop for Host {
+    /// What this process has yet to send, others wait for.
+    fn drop(&mut self) {
+        if self.several && self.cpu.is_some() && self.failure().is_ok() && !std::thread::panicking() {
+            let everything = self.everything();
+            // An error has nobody left to hear of it; the messages are given up then.
+            let _ = self.wait(everything);
+        }
     }
 }
 

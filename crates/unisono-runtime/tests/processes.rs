@@ -71,7 +71,10 @@ fn owners(draw: &mut Draw, devices: usize, size: usize, runs: bool) -> Vec<usize
     owners
 }
 
-const MESHES: [&[(&str, usize)]; 5] = [
+/// Names and sizes of axes.
+type Axes = &'static [(&'static str, usize)];
+
+const MESHES: [Axes; 5] = [
     &[("dp", 2)],
     &[("dp", 2), ("tp", 2)],
     &[("dp", 5)],
@@ -168,7 +171,7 @@ fn reduced(runtime: &Runtime, axis: usize, units: usize, len: usize, mean: bool)
 #[test]
 fn sums_are_equal_in_every_split() {
     // Twelve devices and twelve, 24 or 36 units, over processes that are no subtree: FAULTS of hierarchical reductions show here.
-    let cases: [(&[(&str, usize)], usize, usize); 4] = [
+    let cases: [(Axes, usize, usize); 4] = [
         (&[("dp", 12)], 0, 12),
         (&[("dp", 12)], 0, 36),
         (&[("dp", 4), ("tp", 2)], 0, 24),

@@ -32,6 +32,11 @@ impl Snapshot {
         let tensors = asked.into_iter().map(Asked::wait);
         let tensors = tensors.collect::<std::result::Result<_, _>>()?;
         let team = Team::of(live);
+        if let Some(parameter) = live.parameters.first().filter(|_| team.size() > 1) {
+            // What other processes write is on its way to them, and while this one looks at files nobody moves it on.
+            let synced = parameter.tensor.device().runtime().sync();
+            synced.map_err(unisono_tensor::TensorError::from)?;
+        }
         Ok(Snapshot {
             contents,
             tensors,
