@@ -307,10 +307,7 @@ pub(crate) fn from_bindings(
 
 /// A number of ranks, on this host or shared out among `--hosts`.
 fn count(request: &Request, caller: &Caller, findings: &mut Findings) -> Option<Draft> {
-    let hosts = match &request.hosts {
-        Some(text) => Some(hosts::parse(text, findings)),
-        None => None,
-    };
+    let hosts = request.hosts.as_ref().map(|text| hosts::parse(text, findings));
     let hosts = hosts.unwrap_or_default();
     let (ranks, whence) = match (request.np, request.nproc_per_node, request.nnodes) {
         (Some(np), ..) => (np, format!("--np {np}")),
