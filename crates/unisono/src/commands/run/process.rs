@@ -26,6 +26,9 @@ const FORCED: Duration = Duration::from_secs(10);
 /// How long standard error may stay open once the launcher has ended: a stray grandchild could hold it.
 const DRAIN: Duration = Duration::from_millis(500);
 
+/// Exit codes that stand for a signal; MPI's launchers have larger ones of their own.
+const SIGNALS: std::ops::RangeInclusive<u8> = exit::SIGNAL + 1..=exit::SIGNAL + 64;
+
 /// Most ranks of a host whose processes are looked at.
 const MAX_LOOKED_AT: usize = 64;
 
@@ -283,16 +286,17 @@ impl End {
             ),
             None => {
                 let how = match self.code {
-                    code if code > exit::SIGNAL => format!("was ended by signal {}", code - exit::SIGNAL),
+                    code if SIGNALS.contains(&code) => format!("was ended by signal {}", code - exit::SIGNAL),
                     code => format!("ended with exit code {code}"),
                 };
                 match &self.gone {
                     Some(rank) => (rank, format!("rank {rank}{} {how}", host(*rank))),
                     None => {
                         let launcher = &job.mpirun.program;
-                        return Some(format!(
-                            "a rank {how}; {launcher} does not say which, and ended the others too"
-                        ));
+                        return Some(match SIGNALS.contains(&self.code) {
+                            true => format!("a rank {how}; {launcher} does not say which, and ended the others too"),
+                            false => format!("{launcher} {how} and does not say which rank, if one, was the cause"),
+                        });
                     }
                 }
             }

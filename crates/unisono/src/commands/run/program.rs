@@ -132,17 +132,17 @@ fn fits(loaded: &Loaded, job: &Job) -> Result<(), Failure> {
             counted(of_mesh(rank.mesh_id), "rank")
         )));
     }
-    let blocks = job.machines.values().flat_map(|machine| machine.meshes());
-    for block in blocks.filter(|block| block.num_devices() < devices) {
-        return Err(Failure::input(format!(
+    let mut blocks = job.machines.values().flat_map(|machine| machine.meshes());
+    match blocks.find(|block| block.num_devices() < devices) {
+        None => Ok(()),
+        Some(block) => Err(Failure::input(format!(
             "{mesh}, and mesh {} of {} has {} ({})",
             block.id,
             job.whence,
             counted(block.num_devices(), "device"),
             block.shape
-        )));
+        ))),
     }
-    Ok(())
 }
 
 /// `num_workers` must be the number of ranks; an aggregator and an optimizer beside them are allowed, and idle.
