@@ -14,6 +14,10 @@ use unisono_kernels::scratch::Scratch;
 /// How long a worker with nothing to do looks again and again before it sleeps: about the time that a wake-up takes.
 const SPIN: Duration = Duration::from_micros(50);
 
+/// The same where a message is awaited: longer than a sleeper oversleeps. Two processes that each sleep while the other is late would
+/// make each other late for ever.
+const MESSAGE_SPIN: Duration = Duration::from_micros(500);
+
 /// What a worker keeps from one command to the next.
 pub(crate) struct Worker {
     index: usize,
@@ -245,13 +249,22 @@ impl Scheduler {
         let mut ended = None;
         if self.spinners.load(Ordering::Relaxed) <= self.spin_limit {
             let start = Instant::now();
-            while !changed && ended.is_none() && start.elapsed() < SPIN {
+            let mut spent = Duration::ZERO;
+            // One worker at a time is enough for messages.
+            let awaits = self.expects_messages() && self.spinners.load(Ordering::Relaxed) == 1;
+            let patience = if awaits { MESSAGE_SPIN } else { SPIN };
+            while !changed && ended.is_none() && spent < patience {
                 for _ in 0..16 {
                     std::hint::spin_loop();
                 }
                 changed = self.glance() != seen || over();
                 if !changed {
                     ended = self.messages();
+                }
+                spent = start.elapsed();
+                if spent > SPIN {
+                    // Whoever wants the core may have it: perhaps the very process that the message is to come from.
+                    std::thread::yield_now();
                 }
             }
         }

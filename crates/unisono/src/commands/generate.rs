@@ -21,7 +21,7 @@ use unisono_train::generate::{
 /// A name that is no run and no model, prompts that cannot be gone on from, settings that mean nothing.
 pub fn run(args: &GenerateArgs, context: &Context) -> Result<u8, Failure> {
     let writer = Writer::load(&args.model, context)?;
-    let asked = read(args, &writer)?;
+    let asked = read(args, &writer, context)?;
     let batching = Batching {
         sequences: args.batch,
         vocabulary: writer.vocabulary(),

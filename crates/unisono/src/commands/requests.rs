@@ -2,6 +2,7 @@
 
 use super::writer::{Template, Writer};
 use crate::cli::{GenerateArgs, SamplingArgs};
+use crate::context::Context;
 use crate::exit::Failure;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -67,7 +68,7 @@ enum Stop {
 ///
 /// # Errors
 /// Everything that is wrong with them, a line each.
-pub fn read(args: &GenerateArgs, writer: &Writer) -> Result<Vec<Asked>, Failure> {
+pub fn read(args: &GenerateArgs, writer: &Writer, context: &Context) -> Result<Vec<Asked>, Failure> {
     let mut lines = Vec::new();
     for prompt in &args.prompts.prompt {
         lines.push(("--prompt".to_string(), Ok(Line::of_text(prompt.clone()))));
@@ -84,7 +85,7 @@ pub fn read(args: &GenerateArgs, writer: &Writer) -> Result<Vec<Asked>, Failure>
         lines.push(("--prompt-ids".into(), Ok(line)));
     }
     if let Some(file) = &args.prompts.input {
-        lines.extend(of_json(file)?);
+        lines.extend(of_json(file, context)?);
     }
     let (mut asked, mut problems) = (Vec::new(), Vec::new());
     for (whose, line) in lines {
@@ -105,12 +106,18 @@ pub fn read(args: &GenerateArgs, writer: &Writer) -> Result<Vec<Asked>, Failure>
 }
 
 /// The lines of a file, or of standard input for `-`, by name and number; blank ones are left out.
-fn of_json(file: &Path) -> Result<Vec<Named>, Failure> {
+fn of_json(file: &Path, context: &Context) -> Result<Vec<Named>, Failure> {
     let (name, text) = match file.to_str() {
         Some("-") => {
             let mut text = String::new();
-            let read = std::io::stdin().read_to_string(&mut text);
-            read.map_err(|error| Failure::input(format!("standard input cannot be read: {error}")))?;
+            // Of several processes the first has it.
+            if context.ranks.as_ref().is_none_or(|ranks| ranks.rank() == 0) {
+                let read = std::io::stdin().read_to_string(&mut text);
+                read.map_err(|error| Failure::input(format!("standard input cannot be read: {error}")))?;
+            }
+            if let Some(ranks) = &context.ranks {
+                text = ranks.of_first("the reading of standard input", &text)?;
+            }
             ("standard input".to_string(), text)
         }
         _ => (file.display().to_string(), text::read_text(file)?.text),
