@@ -35,6 +35,7 @@ pub(super) fn run_config(
         lora: lora(&files, &model, findings),
         device: device(values),
         eval: eval(values),
+        multihost: multihost(values, findings),
         model,
     }
 }
@@ -313,6 +314,28 @@ fn device(values: &Values) -> DeviceConfig {
         memory: values.maybe_int("device_config.memory"),
         workers: values.maybe_int("device_config.workers"),
     }
+}
+
+fn multihost(values: &Values, findings: &mut Findings) -> Option<MultihostConfig> {
+    const PIPELINE: &str = "multihost_config.pipeline_parallel_config";
+    const WORKERS: &str = "multihost_config.num_workers";
+    if !values.flag("multihost_config.enabled") {
+        return None;
+    }
+    if let Some(place) = values.ignored(PIPELINE) {
+        let message = format!(
+            "pipeline parallel over processes is not built yet: remove {PIPELINE} or set multihost_config.enabled to false"
+        );
+        findings.problem(Some(place), message);
+    }
+    let num_workers: usize = values.int(WORKERS);
+    if num_workers == 0 && values.sound(&[WORKERS]) {
+        let place = values.place(WORKERS).or(values.place("multihost_config.enabled"));
+        let message =
+            format!("{WORKERS} is 0 with multihost_config.enabled: true; give the number of processes that train");
+        findings.problem(place, message);
+    }
+    Some(MultihostConfig { num_workers })
 }
 
 fn eval(values: &Values) -> EvalConfig {

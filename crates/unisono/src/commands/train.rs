@@ -83,6 +83,7 @@ pub fn run(args: &TrainArgs, context: &Context) -> Result<u8, Failure> {
     let device = setup::open(system, &config, context)?;
     let (directory, _lock) = take_folder(&directory, args, &start.resume, context)?;
     let signals = Signals::catch()?;
+    crate::launched::tell_run(&directory, &context.environment);
     let (mut run, notes) = Run::open(&device, config, plan, dataset, &directory, checkpoint.as_ref())?;
     notes.iter().for_each(|note| out.warn(note));
     out.say(format!("{} {}", out.bold("run       "), whereabouts(&run, &directory)));
@@ -202,14 +203,14 @@ fn sample(run: &Run, context: &Context) -> Result<Option<Sample>, Failure> {
 }
 
 /// The configuration of a run, and the run that it goes on with.
-struct Start {
-    loaded: Loaded,
+pub(super) struct Start {
+    pub loaded: Loaded,
     resume: Option<Named>,
 }
 
 impl Start {
     /// From the options.
-    fn of(args: &TrainArgs, context: &Context) -> Result<Start, Failure> {
+    pub fn of(args: &TrainArgs, context: &Context) -> Result<Start, Failure> {
         let files = [
             (
                 "--train-data",
