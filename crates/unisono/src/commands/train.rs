@@ -61,6 +61,20 @@ pub fn run(args: &TrainArgs, context: &Context) -> Result<u8, Failure> {
     let config = start.loaded.config;
     agree(&config, &dataset, checkpoint.as_ref(), context)?;
     let is_text = !matches!(dataset, Dataset::Regression(_));
+    if let (Some(ranks), Some(multihost)) = (&context.ranks, &config.multihost) {
+        let idle = ranks.limit(multihost.num_workers)?;
+        if idle > 0 {
+            out.note(format!(
+                "{idle} of {} processes carry nothing: aggregation and optimizer are the workers' own here",
+                ranks.size()
+            ));
+        }
+        if ranks.is_idle() {
+            // The others choose a folder, which all hear of, and train; this one waits for their end.
+            ranks.folder_of_first(&directory)?;
+            return Ok(exit::OK);
+        }
+    }
 
     let system = System::of(&plan.mesh, plan.machine.as_ref(), context)?;
     let processes = system.processes.size();

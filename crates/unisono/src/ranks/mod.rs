@@ -8,6 +8,7 @@ mod owners;
 
 use crate::exit::Failure;
 use serde::{Deserialize, Serialize};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,6 +26,8 @@ pub struct Ranks {
     link: Link,
     /// What each process has said of itself, by rank.
     said: Vec<Said>,
+    /// The first so many processes carry devices.
+    carriers: Cell<usize>,
     /// Whether each process has a mesh of its own (a `mesh_id`), and so a run of its own.
     apart: bool,
 }
@@ -73,7 +76,13 @@ impl Ranks {
         let link = Link::start(Box::new(mpi), settings).map_err(Failure::running)?;
         let said = gather(&link, "the start", &said)?;
         let apart = are_apart(&said);
-        let ranks = Ranks { link, said, apart };
+        let carriers = said.len();
+        let ranks = Ranks {
+            link,
+            said,
+            carriers: Cell::new(carriers),
+            apart,
+        };
         let facts = |what: fn(&Said) -> &String| ranks.said.iter().map(|said| what(said).clone()).collect();
         ranks.compare("versions of unisono", facts(|said| &said.version))?;
         ranks.compare("builds of unisono (BLAKE3 of the program)", facts(|said| &said.build))?;
