@@ -106,6 +106,9 @@ impl<'a, 't> Session<'a, 't> {
         while self.run.state.step < total && !stopped {
             let data = batches.next_step()?;
             let step = self.run.state.step;
+            if let Some(link) = self.run.trainer.device.runtime().link() {
+                link.note_step(step + 1);
+            }
             let result = self.run.trainer.step(step, &data)?;
             self.run.state.step += 1;
             self.run.state.samples += effective as u64;

@@ -109,6 +109,9 @@ fn is_chatter(line: &str) -> bool {
         || line.contains("more process has sent help message")
         || line.contains("Set MCA parameter \"orte_base_help_aggregate\"")
         || line.contains("Set MCA parameter \"prte_base_help_aggregate\"")
+        // A message that was being copied from a process that is gone, and a banner that could not be gathered.
+        || (line.starts_with('[') && line.contains("] Read -1, expected "))
+        || line.contains("ORTE_ERROR_LOG: Out of resource in file")
 }
 
 /// The facts of a banner whose lines are joined by blanks.

@@ -56,7 +56,12 @@ pub struct End {
 /// # Errors
 /// A launcher that cannot be started.
 pub fn run(job: &Job, ours: bool, folder: &Folder, stops: &Stops) -> Result<Ended, Failure> {
-    let words = job.command(&folder.variables());
+    let mut variables = folder.variables();
+    if ours && !std::io::stdout().is_terminal() {
+        // MPI's launcher gives the ranks a terminal even where there is none to see their colours.
+        variables.push(("NO_COLOR".to_string(), "1".to_string()));
+    }
+    let words = job.command(&variables);
     let mut command = Command::new(&words[0]);
     command
         .args(&words[1..])

@@ -115,7 +115,7 @@ fn fits(loaded: &Loaded, job: &Job) -> Result<(), Failure> {
     let shape = &loaded.config.device.mesh_shape;
     let devices: usize = shape.iter().product();
     if let Some(multihost) = &loaded.config.multihost {
-        return workers(multihost.num_workers, loaded, job);
+        workers(multihost.num_workers, loaded, job)?;
     }
     let place = match loaded.place("device_config.mesh_shape") {
         Some(place @ Place::File { .. }) => format!(" at {place}"),
@@ -124,7 +124,8 @@ fn fits(loaded: &Loaded, job: &Job) -> Result<(), Failure> {
     let mesh = format!("the mesh {shape:?}{place} has {}", counted(devices, "device"));
     // Ranks of different meshes run for themselves.
     let of_mesh = |id| job.ranks.iter().filter(move |rank| rank.mesh_id == id).count();
-    let crowded = job.ranks.iter().find(|rank| of_mesh(rank.mesh_id) > devices);
+    let idle = loaded.config.multihost.is_some();
+    let crowded = job.ranks.iter().find(|rank| !idle && of_mesh(rank.mesh_id) > devices);
     if let Some(rank) = crowded {
         return Err(Failure::input(format!(
             "{mesh}, and {} gives it {}: each rank owns at least one device",
