@@ -84,7 +84,7 @@ pub fn run(args: &TrainArgs, context: &Context) -> Result<u8, Failure> {
         dataset: &dataset,
         isa: context.isa,
         workers: setup::workers(&config) * processes,
-        cores: cores() * processes,
+        cores: context.ranks.as_ref().map_or_else(cores, Ranks::cores),
         others: probe.others(),
         processes: context.ranks.as_ref().map(Ranks::describe),
         mesh_flag: args.changes.mesh.as_deref(),

@@ -116,6 +116,18 @@ impl Ranks {
         self.said.iter().filter(|said| said.host == *own).count()
     }
 
+    /// Cores of all hosts that the processes may use, each counted once.
+    pub fn cores(&self) -> usize {
+        let mut all: Vec<(&str, usize)> = self
+            .said
+            .iter()
+            .flat_map(|said| said.cpus.iter().map(|cpu| (said.host.as_str(), *cpu)))
+            .collect();
+        all.sort_unstable();
+        all.dedup();
+        all.len().max(1)
+    }
+
     /// The processes and their hosts, in words.
     pub fn describe(&self) -> String {
         let mut hosts: Vec<(&str, usize)> = Vec::new();
