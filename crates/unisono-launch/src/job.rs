@@ -236,19 +236,14 @@ fn mode<'a>(request: &'a Request, findings: &mut Findings) -> Option<Mode<'a>> {
 
 fn bindings(request: &Request, caller: &Caller, findings: &mut Findings) -> Option<Draft> {
     let skip = request.skip_mgd_check;
-    let read = match (&request.rank_binding, &request.rank_bindings_mapping) {
-        (Some(path), _) => {
-            paths::file(path, "--rank-binding", None, false, caller, None, findings).map(|file| (file, false))
-        }
-        (None, Some(path)) => {
-            let what = "--rank-bindings-mapping";
-            paths::file(path, what, None, false, caller, None, findings).map(|file| (file, true))
-        }
-        (None, None) => None,
+    let (path, what, is_mapping) = match (&request.rank_binding, &request.rank_bindings_mapping) {
+        (Some(path), _) => (path, "--rank-binding", false),
+        (None, path) => (path.as_ref()?, "--rank-bindings-mapping", true),
     };
+    let read = paths::file(path, what, None, false, caller, None, findings);
     let mock_path = request.mock_cluster_rank_binding.as_deref();
     let mock = mock_path.map(|path| mock::read(path, caller, findings));
-    let (file, is_mapping) = read?;
+    let file = read?;
     let bindings = match is_mapping {
         false => binding::read(&file, skip, caller, findings)?,
         // As in tt-run the option does not reach the files of a mapping.
@@ -312,10 +307,7 @@ pub(crate) fn from_bindings(
 
 /// A number of ranks, on this host or shared out among `--hosts`.
 fn count(request: &Request, caller: &Caller, findings: &mut Findings) -> Option<Draft> {
-    let hosts = match &request.hosts {
-        Some(text) => Some(hosts::parse(text, findings)),
-        None => None,
-    };
+    let hosts = request.hosts.as_ref().map(|text| hosts::parse(text, findings));
     let hosts = hosts.unwrap_or_default();
     let (ranks, whence) = match (request.np, request.nproc_per_node, request.nnodes) {
         (Some(np), ..) => (np, format!("--np {np}")),

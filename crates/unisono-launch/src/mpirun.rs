@@ -347,13 +347,11 @@ impl Args {
     fn network(&self, draft: &Draft, is_local: bool, request: &Request, findings: &mut Findings) -> Vec<String> {
         let mut words = Vec::new();
         let mut set = |key: &str, value: &str| words.extend(["--mca", key, value].map(str::to_string));
-        if let Some(name) = &request.tcp_interface {
-            if !Path::new("/sys/class/net").join(name).exists() {
-                findings.note(
-                    None,
-                    format!("--tcp-interface {name}: this host has no such network interface"),
-                );
-            }
+        if let Some(name) = &request.tcp_interface
+            && !Path::new("/sys/class/net").join(name).exists()
+        {
+            let message = format!("--tcp-interface {name}: this host has no such network interface");
+            findings.note(None, message);
         }
         // Ranks without bindings on one host: shared memory, and nothing to be said.
         let is_plain = is_local && draft.ranks.iter().all(|rank| rank.mesh_id.is_none());
@@ -429,8 +427,8 @@ impl Job {
             }
             let number = if is_open { "-np" } else { "-n" };
             words.extend([number.to_string(), ranks.len().to_string()]);
-            let own = ranks[0].environment.iter().map(|(name, value)| (name, value));
-            for (name, value) in own.chain(more.iter().map(|(name, value)| (name, value))) {
+            let own = ranks[0].environment.iter();
+            for (name, value) in own.chain(more.iter().map(|pair| (&pair.0, &pair.1))) {
                 match is_open {
                     true => words.extend(["-x".to_string(), self.export(name, value)]),
                     false => words.extend(["-env".to_string(), name.clone(), value.clone()]),

@@ -56,7 +56,7 @@ pub(crate) fn file(
     }
     let folder = places.iter().find(|path| path.is_dir());
     let why = match folder {
-        Some(folder) => format!("{} is a folder: name the file in it", shown(folder, caller)),
+        Some(folder) => format!("{} is a folder: name the file in it", folder.display()),
         None => {
             let places: Vec<String> = places.iter().map(|path| path.display().to_string()).collect();
             format!("there is no such file; looked for {}", places.join(", "))
@@ -74,8 +74,9 @@ fn plain(path: &Path) -> PathBuf {
 
 /// A path as messages show it: relative to the launch directory where it lies below that.
 pub(crate) fn shown(path: &Path, caller: &Caller) -> String {
-    let path = path.strip_prefix(&caller.directory).unwrap_or(path);
-    path.display().to_string()
+    let below = path.strip_prefix(&caller.directory).unwrap_or(path);
+    let shown = below.display().to_string();
+    if shown.is_empty() { ".".to_string() } else { shown }
 }
 
 /// The way from the launch directory to a file, `..` included.

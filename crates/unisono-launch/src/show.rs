@@ -74,7 +74,15 @@ pub fn drawing(job: &Job, mesh: Option<&Mesh>, caller: &Caller, width: usize) ->
     }
     if let (Some(mesh), true) = (mesh, job.machines.is_empty()) {
         let (devices, ranks) = (mesh.num_devices(), job.ranks.len());
-        let owner = |device: usize| job.ranks.get(device * ranks / devices);
+        // In runs as equal as can be, the longer ones first.
+        let (each, longer) = (devices / ranks, devices % ranks);
+        let owner = |device: usize| {
+            let in_longer = longer * (each + 1);
+            job.ranks.get(match device < in_longer {
+                true => device / (each + 1),
+                false => longer + (device - in_longer) / each.max(1),
+            })
+        };
         let cells: Vec<Cell> = (0..devices).map(|device| cell(device, owner(device))).collect();
         drawing.blocks.push(Block::Line(String::new()));
         drawing.blocks.extend(mesh_device(&mesh.shape(), &cells, width).blocks);

@@ -339,6 +339,7 @@ fn run() -> impl Strategy<Value = RunConfig> {
                     top_p: eval.2,
                     repetition_penalty: eval.3,
                 },
+                multihost: device.1[1].then_some(MultihostConfig { num_workers: 3 }),
             }
         },
     )

@@ -42,6 +42,8 @@ pub struct Common {
 pub enum Command {
     /// Train a model; without -c the small character GPT on the built-in corpus
     Train(TrainArgs),
+    /// Start a program as several processes (tt-run)
+    Run(Box<crate::commands::RunArgs>),
     /// Print the plan of a run, or everything that is wrong with it; nothing is run
     Check(CheckArgs),
     /// Write text with a trained model or one in Hugging Face's files

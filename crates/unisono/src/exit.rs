@@ -26,6 +26,7 @@ Exit codes:
   2        wrong input: options, configuration, data or checkpoint; nothing was run
   3        diff found a difference
   129 130 143  ended by a closed terminal, Ctrl-C, SIGTERM; `train` finishes its step and writes a checkpoint first
+  `run` ends with the code of the rank that ended it
 
 Environment: UNISONO_LOG=error|warn|info|debug|trace (or TT_METAL_LOGGER_LEVEL), NO_COLOR,
 UNISONO_ISA=portable|avx2|avx512. More: docs/cli.md";

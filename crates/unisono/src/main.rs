@@ -4,6 +4,7 @@ mod cli;
 mod commands;
 mod context;
 mod exit;
+mod launched;
 mod machine;
 mod output;
 mod ranks;
@@ -14,6 +15,9 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     signals::let_writes_fail();
+    if launched::is_tt_run() {
+        return commands::tt_run();
+    }
     let cli = cli::parse();
     commands::run(&cli)
 }

@@ -30,7 +30,12 @@ impl Signals {
         // `nohup` lets a program live on without its terminal.
         let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
         for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
-            catch(signal).map_err(|error| Failure::running(format!("signals cannot be caught: {error}")))?;
+            catch(signal).map_err(refused)?;
+        }
+        // The launcher asks its ranks to stop in this way, and takes further steps itself.
+        if std::env::var_os(crate::launched::FOLDER).is_some() {
+            let which = signals.which.clone();
+            signal_hook::flag::register_usize(signal_hook::consts::SIGUSR1, which, SIGINT as usize).map_err(refused)?;
         }
         Ok(signals)
     }
@@ -82,7 +87,7 @@ impl Interrupts {
             );
             shutdown
                 .and_then(|_| signal_hook::flag::register(SIGINT, interrupts.asked.clone()))
-                .map_err(|error| Failure::running(format!("signals cannot be caught: {error}")))?;
+                .map_err(refused)?;
         }
         Ok(interrupts)
     }
@@ -104,6 +109,42 @@ impl Drop for Busy<'_> {
     fn drop(&mut self) {
         self.0.idle.store(true, Ordering::Relaxed);
     }
+}
+
+/// Ctrl-C, SIGTERM and a closed terminal at a launcher: each is taken once.
+#[cfg(unix)]
+pub struct Stops {
+    which: Arc<AtomicUsize>,
+}
+
+#[cfg(unix)]
+impl Stops {
+    /// Catches these signals from now on.
+    ///
+    /// # Errors
+    /// A system that refuses.
+    pub fn catch() -> Result<Stops, Failure> {
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+        let stops = Stops { which: Arc::default() };
+        let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
+        for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
+            signal_hook::flag::register_usize(signal, stops.which.clone(), signal as usize).map_err(refused)?;
+        }
+        Ok(stops)
+    }
+
+    /// The signal that has come since this was last asked.
+    pub fn take(&self) -> Option<u8> {
+        match self.which.swap(0, Ordering::Relaxed) {
+            0 => None,
+            signal => Some(signal as u8),
+        }
+    }
+}
+
+#[cfg(unix)]
+fn refused(error: std::io::Error) -> Failure {
+    Failure::running(format!("signals cannot be caught: {error}"))
 }
 
 /// Whether this process was started with a signal ignored; where the system does not say, it is taken for ignored.

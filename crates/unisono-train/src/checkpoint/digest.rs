@@ -50,6 +50,7 @@ pub fn result_part(config: &RunConfig) -> RunConfig {
         lora: config.lora.clone(),
         device: default.device,
         eval: default.eval,
+        multihost: None,
     }
 }
 

@@ -28,13 +28,19 @@ pub(super) fn run_config(
     };
     let model_path = files.model("transformer_config.model_path", findings);
     let model = model(values, model_path.as_deref(), check_files, findings);
+    let mut device = device(values);
+    let multihost = multihost(values, findings);
+    if let Some(multihost) = &multihost {
+        share_among_workers(&mut device, multihost, values, findings);
+    }
     RunConfig {
         training: training(&files, &model, model_path, findings),
         optimizer: optimizer(values, findings),
         scheduler: schedule::scheduler(values, findings),
         lora: lora(&files, &model, findings),
-        device: device(values),
+        device,
         eval: eval(values),
+        multihost,
         model,
     }
 }
@@ -312,6 +318,50 @@ fn device(values: &Values) -> DeviceConfig {
         mesh_graph_descriptor: values.text("device_config.mesh_graph_descriptor"),
         memory: values.maybe_int("device_config.memory"),
         workers: values.maybe_int("device_config.workers"),
+    }
+}
+
+fn multihost(values: &Values, findings: &mut Findings) -> Option<MultihostConfig> {
+    const PIPELINE: &str = "multihost_config.pipeline_parallel_config";
+    const WORKERS: &str = "multihost_config.num_workers";
+    if !values.flag("multihost_config.enabled") {
+        return None;
+    }
+    if let Some(place) = values.ignored(PIPELINE) {
+        let message = format!(
+            "pipeline parallel over processes is not built yet: remove {PIPELINE} or set multihost_config.enabled to false"
+        );
+        findings.problem(Some(place), message);
+    }
+    let num_workers: usize = values.int(WORKERS);
+    if num_workers == 0 && values.sound(&[WORKERS]) {
+        let place = values.place(WORKERS).or(values.place("multihost_config.enabled"));
+        let message =
+            format!("{WORKERS} is 0 with multihost_config.enabled: true; give the number of processes that train");
+        findings.problem(place, message);
+    }
+    Some(MultihostConfig { num_workers })
+}
+
+/// Workers without a mesh of several devices are data parallel, a device each.
+fn share_among_workers(
+    device: &mut DeviceConfig,
+    multihost: &MultihostConfig,
+    values: &Values,
+    findings: &mut Findings,
+) {
+    let workers = multihost.num_workers;
+    let alone = device.mesh_shape.iter().product::<usize>() == 1 && !device.enable_ddp && !device.enable_tp;
+    if workers > 1 && alone {
+        device.mesh_shape = vec![workers, 1];
+        device.enable_ddp = true;
+        findings.note(
+            values.place("multihost_config.num_workers"),
+            format!(
+                "the {workers} workers are data parallel, a device each (mesh_shape [{workers}, 1]); batch_size is the total over all of \
+                 them"
+            ),
+        );
     }
 }
 

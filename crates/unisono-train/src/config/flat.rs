@@ -15,6 +15,10 @@ pub(super) fn flatten(config: &RunConfig) -> Vec<(&'static str, Value)> {
     lora(config.lora.as_ref(), &mut out);
     device(&config.device, &mut out);
     eval(&config.eval, &mut out);
+    if let Some(multihost) = &config.multihost {
+        out.push(("multihost_config.enabled", Value::Flag(true)));
+        out.push(("multihost_config.num_workers", size(multihost.num_workers)));
+    }
     out
 }
 

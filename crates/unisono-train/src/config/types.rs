@@ -24,6 +24,16 @@ pub struct RunConfig {
     pub device: DeviceConfig,
     /// How samples are drawn: `eval_config`.
     pub eval: EvalConfig,
+    /// Workers over processes, in tt-train's way: `multihost_config`; none says nothing of processes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub multihost: Option<MultihostConfig>,
+}
+
+/// Training over several processes as tt-train describes it (`multihost_config` with `enabled: true`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct MultihostConfig {
+    /// Processes that train, at least 1; an aggregator and an optimizer beside them stay idle.
+    pub num_workers: usize,
 }
 
 fn dtype_name<S: Serializer>(dtype: &Dtype, serializer: S) -> Result<S::Ok, S::Error> {

@@ -17,6 +17,7 @@ mod inspect;
 mod lora;
 mod mesh;
 mod requests;
+mod run;
 mod sample;
 mod schema;
 mod setup;
@@ -31,6 +32,7 @@ pub use explain::ExplainArgs;
 pub use export::{ExportDtype, ExportFormat};
 pub use lora::LoraCommand;
 pub use mesh::MeshCommand;
+pub use run::{RunArgs, tt_run};
 pub use topo::TopoArgs;
 pub use train::LessonArgs;
 
@@ -58,6 +60,7 @@ pub fn run(cli: &Cli) -> ExitCode {
     };
     let result = match &cli.command {
         Command::Train(args) => train::run(args, &context),
+        Command::Run(args) => run::run(args, &context),
         Command::Check(args) => check::run(args, &context),
         Command::Init(args) => init::run(args, &context),
         Command::Lora { command } => lora::run(command, &context),

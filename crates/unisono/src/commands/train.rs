@@ -60,6 +60,20 @@ pub fn run(args: &TrainArgs, context: &Context) -> Result<u8, Failure> {
     let config = start.loaded.config;
     agree(&config, &dataset, checkpoint.as_ref(), context)?;
     let is_text = !matches!(dataset, Dataset::Regression(_));
+    if let (Some(ranks), Some(multihost)) = (&context.ranks, &config.multihost) {
+        let idle = ranks.limit(multihost.num_workers)?;
+        if idle > 0 {
+            out.note(format!(
+                "{idle} of {} processes carry nothing: aggregation and optimizer are the workers' own here",
+                ranks.size()
+            ));
+        }
+        if ranks.is_idle() {
+            // The others choose a folder, which all hear of, and train; this one waits for their end.
+            ranks.folder_of_first(&directory)?;
+            return Ok(exit::OK);
+        }
+    }
 
     let system = System::of(&plan.mesh, plan.machine.as_ref(), context)?;
     let processes = system.processes.size();
@@ -69,7 +83,7 @@ pub fn run(args: &TrainArgs, context: &Context) -> Result<u8, Failure> {
         dataset: &dataset,
         isa: context.isa,
         workers: setup::workers(&config) * processes,
-        cores: cores() * processes,
+        cores: context.ranks.as_ref().map_or_else(cores, Ranks::cores),
         others: probe.others(),
         processes: context.ranks.as_ref().map(Ranks::describe),
         mesh_flag: args.changes.mesh.as_deref(),
@@ -82,6 +96,7 @@ pub fn run(args: &TrainArgs, context: &Context) -> Result<u8, Failure> {
     let device = setup::open(system, &config, context)?;
     let (directory, _lock) = take_folder(&directory, args, &start.resume, context)?;
     let signals = Signals::catch()?;
+    crate::launched::tell_run(&directory, &context.environment);
     let (mut run, notes) = Run::open(&device, config, plan, dataset, &directory, checkpoint.as_ref())?;
     notes.iter().for_each(|note| out.warn(note));
     out.say(format!("{} {}", out.bold("run       "), whereabouts(&run, &directory)));
@@ -199,14 +214,14 @@ fn sample(run: &Run, context: &Context) -> Result<Option<Sample>, Failure> {
 }
 
 /// The configuration of a run, and the run that it goes on with.
-struct Start {
-    loaded: Loaded,
+pub(super) struct Start {
+    pub loaded: Loaded,
     resume: Option<Named>,
 }
 
 impl Start {
     /// From the options.
-    fn of(args: &TrainArgs, context: &Context) -> Result<Start, Failure> {
+    pub fn of(args: &TrainArgs, context: &Context) -> Result<Start, Failure> {
         let files = [
             (
                 "--train-data",

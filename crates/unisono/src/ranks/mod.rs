@@ -9,6 +9,7 @@ mod owners;
 use crate::exit::Failure;
 use crate::output::{Level, Out};
 use serde::{Deserialize, Serialize};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,6 +29,8 @@ pub struct Ranks {
     link: Link,
     /// What each process has said of itself, by rank.
     said: Vec<Said>,
+    /// The first so many processes carry devices.
+    carriers: Cell<usize>,
     /// Whether each process has a mesh of its own (a `mesh_id`), and so a run of its own.
     apart: bool,
 }
@@ -84,7 +87,13 @@ impl Ranks {
         let link = Link::start(Box::new(mpi), settings).map_err(Failure::running)?;
         let said = gather(&link, "the start", &said)?;
         let apart = are_apart(&said);
-        let ranks = Ranks { link, said, apart };
+        let carriers = said.len();
+        let ranks = Ranks {
+            link,
+            said,
+            carriers: Cell::new(carriers),
+            apart,
+        };
         ranks.keep_to_own_cores();
         Ok(Some(ranks))
     }
@@ -123,6 +132,18 @@ impl Ranks {
     pub fn on_this_host(&self) -> usize {
         let own = &self.said[self.rank()].host;
         self.said.iter().filter(|said| said.host == *own).count()
+    }
+
+    /// Cores of all hosts that the processes may use, each counted once.
+    pub fn cores(&self) -> usize {
+        let mut all: Vec<(&str, usize)> = self
+            .said
+            .iter()
+            .flat_map(|said| said.cpus.iter().map(|cpu| (said.host.as_str(), *cpu)))
+            .collect();
+        all.sort_unstable();
+        all.dedup();
+        all.len().max(1)
     }
 
     /// The processes and their hosts, in words.

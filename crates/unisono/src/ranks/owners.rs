@@ -7,6 +7,32 @@ use unisono_mesh::descriptor::Selection;
 use unisono_runtime::Processes;
 
 impl Ranks {
+    /// Lets the first `workers` processes carry the mesh, as `multihost_config.num_workers` asks; an aggregator and an optimizer behind
+    /// them, as tt-train's tiers have, are left idle: their number is returned.
+    ///
+    /// # Errors
+    /// Any other number of processes.
+    pub fn limit(&self, workers: usize) -> Result<usize, Failure> {
+        let size = self.size();
+        match size.checked_sub(workers) {
+            Some(idle @ 0..=2) => {
+                self.carriers.set(workers);
+                Ok(idle)
+            }
+            _ => Err(Failure::input(format!(
+                "multihost_config.num_workers is {workers}, and {size} processes were started: start {workers} (or {} and {} with tt-train's \
+                 aggregator and optimizer, which stay idle), or change num_workers",
+                workers + 1,
+                workers + 2
+            ))),
+        }
+    }
+
+    /// Whether this process carries nothing and only waits for the end.
+    pub fn is_idle(&self) -> bool {
+        self.rank() >= self.carriers.get()
+    }
+
     /// Deals the devices of a mesh out to the processes: by the blocks of the machine's hosts where a descriptor names several, in the order
     /// of `TT_MESH_HOST_RANK` where that is set, else in runs as equal as can be.
     ///
@@ -16,7 +42,7 @@ impl Ranks {
         if self.apart {
             return Ok(Processes::one());
         }
-        let (size, devices) = (self.size(), mesh.num_devices());
+        let (size, devices) = (self.carriers.get(), mesh.num_devices());
         if devices < size {
             return Err(Failure::input(format!(
                 "the mesh {} has {devices} device{}, and {size} processes were started to carry it: start {devices}, or give the mesh at \
@@ -67,8 +93,9 @@ impl Ranks {
 
     /// The ranks in the order in which their hosts stand in the mesh.
     fn order(&self) -> Result<Vec<usize>, Failure> {
-        let ids: Vec<Option<usize>> = self.said.iter().map(|said| said.mesh_id).collect();
-        if let Some(rank) = (1..self.size()).find(|rank| ids[*rank] != ids[0]) {
+        let said = &self.said[..self.carriers.get()];
+        let ids: Vec<Option<usize>> = said.iter().map(|said| said.mesh_id).collect();
+        if let Some(rank) = (1..said.len()).find(|rank| ids[*rank] != ids[0]) {
             let id = |rank: usize| ids[rank].map_or("none".to_string(), |id| id.to_string());
             return Err(Failure::input(format!(
                 "{} has mesh_id {} and {} has {}: the processes of a run carry one mesh together, so all have the same mesh_id; programs \
@@ -79,8 +106,8 @@ impl Ranks {
                 id(rank)
             )));
         }
-        let mut order: Vec<usize> = (0..self.size()).collect();
-        let given: Vec<Option<usize>> = self.said.iter().map(|said| said.mesh_host_rank).collect();
+        let mut order: Vec<usize> = (0..said.len()).collect();
+        let given: Vec<Option<usize>> = said.iter().map(|said| said.mesh_host_rank).collect();
         if given.iter().all(Option::is_none) {
             return Ok(order);
         }
@@ -98,9 +125,9 @@ impl Ranks {
                     .collect();
                 Err(Failure::input(format!(
                     "the mesh_host_ranks of ranks 0 to {} are {}; each of 0 to {} is needed once",
-                    self.size() - 1,
+                    said.len() - 1,
                     all.join(", "),
-                    self.size() - 1
+                    said.len() - 1
                 )))
             }
         }

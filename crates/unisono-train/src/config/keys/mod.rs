@@ -255,7 +255,7 @@ pub(super) const SECTIONS: &[(&str, &str)] = &[
     ("eval_config", "How samples are drawn."),
     (
         "multihost_config",
-        "Training on several hosts, in tt-train's way: not built yet.",
+        "Training over several processes, in tt-train's way; most runs need none of it (docs/launcher.md).",
     ),
 ];
 

@@ -1,8 +1,9 @@
 //! Rows of `device_config`, `eval_config` and the sections that are not built yet.
 
-use super::{Key, Kind, OFF, Range, no_meaning, not_built, read};
+use super::{Choice, Key, Kind, OFF, Range, built, no_meaning, not_built, read, same_as, size};
 
-const ONE_PROCESS: &str = "it counts only with multihost_config.enabled: true, which is not built yet";
+const ONE_PROCESS: &str = "it counts only with multihost_config.enabled: true, where it is not built yet";
+const SOCKETS: &[Choice] = &[built("mpi"), same_as("fabric", "mpi", "processes talk over MPI")];
 const NO_CP: &str = "enable_cp is not built yet";
 
 /// See the module.
@@ -93,12 +94,24 @@ pub const KEYS: &[Key] = &[
         "1.0",
         "Divides positive and multiplies negative logits of tokens that are there already; 1 is off.",
     ),
-    not_built(
+    read(
         "multihost_config.enabled",
-        OFF,
-        "training on several hosts (multihost_config)",
+        Kind::Flag,
+        "false",
+        "Train over several processes, data parallel over the workers. An aggregator and an optimizer process beside them \
+         stay idle: every worker does their part.",
     ),
-    no_meaning("multihost_config.num_workers", ONE_PROCESS),
-    no_meaning("multihost_config.socket_type", ONE_PROCESS),
+    read(
+        "multihost_config.num_workers",
+        size(0),
+        "0",
+        "Workers; with enabled at least 1, and as many processes are needed.",
+    ),
+    read(
+        "multihost_config.socket_type",
+        Kind::Choice(SOCKETS),
+        "mpi",
+        "What processes talk over.",
+    ),
     no_meaning("multihost_config.pipeline_parallel_config", ONE_PROCESS),
 ];

@@ -1,0 +1,213 @@
+//! `unisono run`, which is also tt-run: starts a program as several processes under MPI's launcher.
+
+mod banners;
+mod folder;
+mod options;
+mod process;
+mod program;
+mod restart;
+
+pub use options::RunArgs;
+
+use super::DONE;
+use crate::cli::Common;
+use crate::context::Context;
+use crate::exit::{self, Failure};
+use crate::output::{Level, Out};
+use clap::{CommandFactory, FromArgMatches, Parser};
+use folder::Folder;
+use process::Ended;
+use program::Child;
+use serde_json::json;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use unisono_launch::{Caller, Job, Mpirun, drawing, on_path, plan, write_files};
+use unisono_runtime::machine::cores;
+
+/// Names of MPI's launcher, those that are preferred first.
+const LAUNCHERS: [&str; 4] = ["mpirun-ulfm", "mpirun", "mpiexec", "mpiexec.hydra"];
+
+/// See the module.
+///
+/// # Errors
+/// Wrong options or files (nothing was started), no launcher, or a job that ended badly.
+pub fn run(args: &RunArgs, context: &Context) -> Result<u8, Failure> {
+    let child = Child::of(&args.program, args.mesh.as_deref())?;
+    launch(args, child, context)
+}
+
+/// The program by the name of tt-run: its options directly, and no other commands.
+pub fn tt_run() -> ExitCode {
+    let matches = TtRun::command().version(crate::cli::version()).get_matches();
+    let tt_run = TtRun::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let context = match Context::new(&tt_run.common, false) {
+        Ok(context) => context,
+        Err(failure) => {
+            Out::new(Level::Error, false, false, true).error(&failure);
+            return failure.code.into();
+        }
+    };
+    let result = Child::named(&tt_run.options.program, tt_run.options.mesh.as_deref())
+        .and_then(|child| launch(&tt_run.options, child, &context));
+    match result {
+        Ok(code) => code.into(),
+        Err(failure) => {
+            context.out.error(&failure);
+            failure.code.into()
+        }
+    }
+}
+
+/// Start a program as several processes under MPI's launcher, as tt-run of tt-metal does.
+#[derive(Parser)]
+#[command(name = "tt-run", max_term_width = 110)]
+struct TtRun {
+    #[command(flatten)]
+    options: RunArgs,
+    #[command(flatten)]
+    common: Common,
+}
+
+fn launch(args: &RunArgs, child: Child, context: &Context) -> Result<u8, Failure> {
+    let out = &context.out;
+    let caller = caller(context);
+    let request = args.request(&child)?;
+    let job = match plan(&request, &caller) {
+        Ok(job) => job,
+        Err(errors) => {
+            errors.notes.iter().for_each(|note| out.note(note));
+            return Err(Failure::input(errors));
+        }
+    };
+    options::check_log_ranks(args.log_ranks.as_deref(), job.ranks.len())?;
+    let mesh = child.check(&job, context)?;
+    job.notes.iter().for_each(|note| out.note(note));
+    for file in &job.files {
+        out.debug(format!("{} is needed", file.path.display()));
+    }
+    if args.show {
+        out.drawing(&drawing(
+            &job,
+            mesh.as_ref(),
+            &caller,
+            out.width(&context.environment.variables),
+        ));
+        out.json(&described(&job));
+        return DONE;
+    }
+    if !job.files_are_current || args.dry_run {
+        write_files(&job.files, &job.folders).map_err(Failure::running)?;
+    } else {
+        write_files(&[], &job.folders).map_err(Failure::running)?;
+    }
+    if args.dry_run {
+        if !job.mpirun_found {
+            out.note("MPI's launcher is not on PATH: the line cannot be run here");
+        }
+        out.result(job.shell_line());
+        out.json(&described(&job));
+        return DONE;
+    }
+    if let Some(refusal) = job.refusal(&caller) {
+        return Err(Failure::running(refusal));
+    }
+    out.debug(job.shell_line());
+    attempts(args, child, job, context)
+}
+
+/// Starts the job, and again after a bad end where that was asked for.
+fn attempts(args: &RunArgs, mut child: Child, mut job: Job, context: &Context) -> Result<u8, Failure> {
+    let stops = process::Stops::catch()?;
+    let original = child.clone();
+    for attempt in 1.. {
+        let folder = Folder::new()?;
+        let ended = process::run(&job, child.ours, &folder, &stops)?;
+        let failure = match ended {
+            Ended::Well => return Ok(exit::OK),
+            Ended::Stopped(signal) => return Ok(exit::SIGNAL + signal),
+            Ended::Badly(end) => end,
+        };
+        let message = failure.message(&job, &folder, child.ours);
+        if failure.code == exit::INPUT && child.ours || attempt > args.max_restarts {
+            return match message {
+                Some(message) => Err(Failure {
+                    code: failure.code,
+                    message,
+                }),
+                None => Ok(failure.code),
+            };
+        }
+        message.iter().for_each(|message| context.out.warn(message));
+        let (words, how) = restart::words(&original, &folder, context);
+        context
+            .out
+            .warn(format!("restart {attempt} of {}: {how}", args.max_restarts));
+        child.words = words;
+        for rank in &mut job.ranks {
+            rank.words = child.words.clone();
+        }
+    }
+    unreachable!("bug in unisono: attempts never end without a result");
+}
+
+/// Where this process was started from.
+fn caller(context: &Context) -> Caller {
+    let mut caller = Caller {
+        environment: context.environment.variables.clone(),
+        directory: context.environment.working_dir.clone(),
+        hostname: hostname(),
+        cores: cores(),
+        is_root: is_root(),
+        mpirun: None,
+    };
+    let found = LAUNCHERS.iter().find_map(|name| {
+        let path = on_path(name, &caller)?;
+        let output = Command::new(path).arg("--version").output().ok()?;
+        Mpirun::parse(name, &String::from_utf8_lossy(&output.stdout))
+    });
+    caller.mpirun = found;
+    caller
+}
+
+#[cfg(unix)]
+fn hostname() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(not(unix))]
+fn hostname() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "localhost".to_string())
+}
+
+#[cfg(unix)]
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+#[cfg(not(unix))]
+fn is_root() -> bool {
+    false
+}
+
+/// The job for machines.
+fn described(job: &Job) -> serde_json::Value {
+    let ranks = job.ranks.iter().map(|rank| {
+        json!({
+            "rank": rank.rank,
+            "host": rank.host,
+            "slot": rank.slot,
+            "mesh_id": rank.mesh_id,
+            "mesh_host_rank": rank.mesh_host_rank,
+            "subcontext": rank.subcontext.map(|part| part.id),
+            "descriptor": rank.descriptor.as_deref().map(Path::to_string_lossy),
+            "environment": rank.environment,
+            "program": rank.words,
+        })
+    });
+    json!({
+        "command": job.command(&[]),
+        "directory": job.directory.to_string_lossy(),
+        "unset": job.unset,
+        "ranks": ranks.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,190 @@
+//! What each rank runs: unisono itself or another program, and whether unisono's options fit the ranks.
+
+use crate::cli::{self, Cli, Command};
+use crate::commands::train::Start;
+use crate::context::Context;
+use crate::exit::Failure;
+use crate::output::{Level, Out};
+use clap::FromArgMatches;
+use std::path::Path;
+use unisono_launch::Job;
+use unisono_tensor::Mesh;
+use unisono_train::config::{Environment, Loaded, Place};
+
+/// Roles of tt-train beside the workers: aggregator and optimizer.
+const IDLE_ROLES: usize = 2;
+
+/// The program of each rank.
+#[derive(Clone)]
+pub struct Child {
+    /// The program and its arguments.
+    pub words: Vec<String>,
+    /// Whether it is unisono itself.
+    pub ours: bool,
+}
+
+impl Child {
+    /// From the words behind the launcher's options: none is `unisono train`, a command of unisono's is unisono itself.
+    ///
+    /// # Errors
+    /// A mesh for a program that is not unisono's.
+    pub fn of(words: &[String], mesh: Option<&str>) -> Result<Child, Failure> {
+        let command = cli::command();
+        let is_command = |word: &str| command.get_subcommands().any(|known| known.get_name() == word);
+        match words.first() {
+            None => Child::ours(&["train".to_string()], mesh),
+            // Options that are not the launcher's are those of train.
+            Some(first) if first.starts_with('-') => {
+                let words: Vec<String> = ["train".to_string()].into_iter().chain(words.iter().cloned()).collect();
+                Child::ours(&words, mesh)
+            }
+            Some(first) if is_command(first) => Child::ours(words, mesh),
+            Some(_) => Child::named(words, mesh),
+        }
+    }
+
+    /// From a program and its arguments.
+    ///
+    /// # Errors
+    /// A mesh for a program that is not unisono's.
+    pub fn named(words: &[String], mesh: Option<&str>) -> Result<Child, Failure> {
+        let ours = words
+            .first()
+            .is_some_and(|word| Path::new(word).file_name().is_some_and(|name| name == "unisono"));
+        let mut words = words.to_vec();
+        match mesh {
+            Some(mesh) if ours => words.extend(["--mesh".to_string(), mesh.to_string()]),
+            Some(mesh) => {
+                return Err(Failure::input(format!(
+                    "--mesh {mesh} is for unisono's own commands: give your program's options behind its name"
+                )));
+            }
+            None => {}
+        }
+        Ok(Child { words, ours })
+    }
+
+    fn ours(words: &[String], mesh: Option<&str>) -> Result<Child, Failure> {
+        let program = std::env::current_exe();
+        let program =
+            program.map_err(|error| Failure::running(format!("the program does not find itself: {error}")))?;
+        let program = program.into_os_string().into_string();
+        let program =
+            program.map_err(|_| Failure::running("the program's own path is no UTF-8, as launching it needs"))?;
+        let mut all = vec![program];
+        all.extend(words.iter().cloned());
+        if let Some(mesh) = mesh {
+            all.extend(["--mesh".to_string(), mesh.to_string()]);
+        }
+        Ok(Child { words: all, ours: true })
+    }
+
+    /// Whether unisono's options and configuration are right, and fit the ranks: told here, it is told once. Gives the mesh
+    /// of a training run.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them. Help and wrong options end the process as they would without ranks.
+    pub fn check(&self, job: &Job, context: &Context) -> Result<Option<Mesh>, Failure> {
+        if !self.ours {
+            return Ok(None);
+        }
+        let words = std::iter::once("unisono".to_string()).chain(self.words[1..].iter().cloned());
+        let parsed = cli::command()
+            .try_get_matches_from(words)
+            .and_then(|matches| Cli::from_arg_matches(&matches));
+        let cli = parsed.unwrap_or_else(|error| error.exit());
+        let args = match &cli.command {
+            Command::Train(args) => args,
+            Command::Run(_) => return Err(Failure::input("run starts no second run: name the program itself")),
+            _ => return Ok(None),
+        };
+        let quiet = Context {
+            out: Out::new(Level::Error, true, false, false),
+            environment: of_ranks(job, context),
+            isa: context.isa,
+            ranks: None,
+        };
+        let loaded = Start::of(args, &quiet)?.loaded;
+        fits(&loaded, job)?;
+        Ok(Mesh::grid(&loaded.config.device.mesh_shape).ok())
+    }
+}
+
+/// Whether the mesh has a device for every rank, and the machine of each rank room for the mesh.
+fn fits(loaded: &Loaded, job: &Job) -> Result<(), Failure> {
+    let shape = &loaded.config.device.mesh_shape;
+    let devices: usize = shape.iter().product();
+    if let Some(multihost) = &loaded.config.multihost {
+        workers(multihost.num_workers, loaded, job)?;
+    }
+    let place = match loaded.place("device_config.mesh_shape") {
+        Some(place @ Place::File { .. }) => format!(" at {place}"),
+        _ => String::new(),
+    };
+    let mesh = format!("the mesh {shape:?}{place} has {}", counted(devices, "device"));
+    // Ranks of different meshes run for themselves.
+    let of_mesh = |id| job.ranks.iter().filter(move |rank| rank.mesh_id == id).count();
+    let idle = loaded.config.multihost.is_some();
+    let crowded = job.ranks.iter().find(|rank| !idle && of_mesh(rank.mesh_id) > devices);
+    if let Some(rank) = crowded {
+        return Err(Failure::input(format!(
+            "{mesh}, and {} gives it {}: each rank owns at least one device",
+            job.whence,
+            counted(of_mesh(rank.mesh_id), "rank")
+        )));
+    }
+    let mut blocks = job.machines.values().flat_map(|machine| machine.meshes());
+    match blocks.find(|block| block.num_devices() < devices) {
+        None => Ok(()),
+        Some(block) => Err(Failure::input(format!(
+            "{mesh}, and mesh {} of {} has {} ({})",
+            block.id,
+            job.whence,
+            counted(block.num_devices(), "device"),
+            block.shape
+        ))),
+    }
+}
+
+/// `num_workers` must be the number of ranks; an aggregator and an optimizer beside them are allowed, and idle.
+fn workers(workers: usize, loaded: &Loaded, job: &Job) -> Result<(), Failure> {
+    let ranks = job.ranks.len();
+    if (workers..=workers + IDLE_ROLES).contains(&ranks) {
+        return Ok(());
+    }
+    let place = loaded.place("multihost_config.num_workers");
+    let place = place.map(|place| format!(" at {place}")).unwrap_or_default();
+    Err(Failure::input(format!(
+        "multihost_config.num_workers{place} is {workers}, and {} gives {}: they must be as many (or up to {IDLE_ROLES} \
+         more, an aggregator and an optimizer, which stay idle)",
+        job.whence,
+        counted(ranks, "rank")
+    )))
+}
+
+/// `1 device`, `4 devices`.
+fn counted(number: usize, noun: &str) -> String {
+    match number {
+        1 => format!("1 {noun}"),
+        _ => format!("{number} {noun}s"),
+    }
+}
+
+/// The environment that the ranks will see, as far as it matters to a configuration.
+fn of_ranks(job: &Job, context: &Context) -> Environment {
+    let mut environment = context.environment.clone();
+    for name in &job.unset {
+        environment.variables.remove(name);
+    }
+    // The descriptor's copy may not have been written yet, and what it holds has been checked.
+    if let Some(rank) = job.ranks.first() {
+        let known = rank
+            .environment
+            .iter()
+            .filter(|(name, _)| *name != unisono_train::config::DESCRIPTOR);
+        environment
+            .variables
+            .extend(known.map(|(name, value)| (name.clone(), value.clone())));
+    }
+    environment
+}

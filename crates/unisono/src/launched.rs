@@ -1,0 +1,33 @@
+//! What the launcher and its ranks tell each other: a folder of the launcher's, named by a variable.
+
+use std::path::{Path, PathBuf};
+use unisono_train::config::Environment;
+
+/// The variable that names the folder of a launched job. Each rank of the same host may write files there: `rank-N`
+/// (a line `host pid`, a line with what it last did), `error` once it has said what went wrong, `run` (the folder of the
+/// training run).
+pub const FOLDER: &str = "UNISONO_RUN_DIR";
+
+/// The name by which the program is tt-run.
+const TT_RUN: &str = "tt-run";
+
+/// Whether the program was started by the name of tt-run.
+pub fn is_tt_run() -> bool {
+    let name = std::env::args_os().next().map(PathBuf::from);
+    name.is_some_and(|path| path.file_stem().is_some_and(|stem| stem == TT_RUN))
+}
+
+/// The file `name` of the launcher's folder, in a launched rank whose host has that folder.
+pub fn file(name: &str, environment: &Environment) -> Option<PathBuf> {
+    let folder = environment.variables.get(FOLDER).map(Path::new)?;
+    folder.is_dir().then(|| folder.join(name))
+}
+
+/// Tells the launcher which run it can go on with.
+pub fn tell_run(directory: &Path, environment: &Environment) {
+    if let Some(file) = file("run", environment) {
+        let directory = environment.working_dir.join(directory);
+        // Without it a restart begins anew.
+        let _ = std::fs::write(file, directory.as_os_str().as_encoded_bytes());
+    }
+}
