@@ -14,11 +14,14 @@ import time
 
 import environment
 import process
+import processes
 import rounds
 import works
 from environment import HERE, Unavailable, UnisonoFailed, say
 
 
+WORKS = {**works.WORKS, **processes.WORKS}
+"""By name, in the order of the table."""
 BUSY = 0.2
 """Cores: when other processes take more, PyTorch's threads wait for one another, and its numbers say nothing."""
 
@@ -26,7 +29,7 @@ BUSY = 0.2
 def arguments():
     """The command line."""
     parser = argparse.ArgumentParser(prog="bench/peers/run", description=__doc__)
-    parser.add_argument("--only", metavar="NAMES", default="", help=f"beginnings of names, by commas: {', '.join(works.WORKS)}")
+    parser.add_argument("--only", metavar="NAMES", default="", help=f"beginnings of names, by commas: {', '.join(WORKS)}")
     parser.add_argument("--quick", action="store_true", help="one round of fewer steps: to see that it works")
     parser.add_argument("--rounds", type=int, help="interleaved rounds [default: 3, with --quick 1]")
     parser.add_argument("--threads", type=int, default=2, help="threads and cores of each side [default: 2]")
@@ -35,10 +38,10 @@ def arguments():
     parser.add_argument("--venv", type=pathlib.Path, metavar="DIR", help="an environment with PyTorch and transformers [default: make one]")
     args = parser.parse_args()
     beginnings = [name for name in args.only.split(",") if name]
-    args.works = [name for name in works.WORKS if not beginnings or name.startswith(tuple(beginnings))]
+    args.works = [name for name in WORKS if not beginnings or name.startswith(tuple(beginnings))]
     for beginning in beginnings:
-        if not any(name.startswith(beginning) for name in works.WORKS):
-            parser.error(f"no work begins with {beginning}: there are {', '.join(works.WORKS)}")
+        if not any(name.startswith(beginning) for name in WORKS):
+            parser.error(f"no work begins with {beginning}: there are {', '.join(WORKS)}")
     args.rounds = args.rounds or (1 if args.quick else 3)
     if args.threads < 1 or args.rounds < 1:
         parser.error("--threads and --rounds are at least 1")
@@ -73,7 +76,7 @@ def measure(args, scratch):
     rows, failed = [], False
     for name in args.works:
         try:
-            samples, found = works.WORKS[name](session)
+            samples, found = WORKS[name](session)
         except KeyboardInterrupt:
             say(f"interrupted in {name}: what was measured before it follows")
             result["interrupted"] = name

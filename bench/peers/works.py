@@ -81,12 +81,12 @@ def mebibytes(value):
 # --- unisono -----------------------------------------------------------------------------------------------------------------------------
 
 
-def unisono(session, *arguments, may_refuse):
-    """The program's answer in JSON, and how it ran.
+def unisono(session, *arguments, may_refuse, launcher=()):
+    """The program's answer in JSON, and how it ran; `launcher` are words before it.
 
     Where it refuses its input this is `Unavailable` if it `may_refuse`, because it may not know this yet, and else a failure.
     """
-    command = [session.unisono, *arguments, "--quiet", "--json"]
+    command = [*launcher, session.unisono, *arguments, "--quiet", "--json"]
     finished = process.run(command)
     if finished.code == 2:
         try:

@@ -85,7 +85,7 @@ pub fn run(args: &TrainArgs, context: &Context) -> Result<u8, Failure> {
         workers: setup::workers(&config) * processes,
         cores: context.ranks.as_ref().map_or_else(cores, Ranks::cores),
         others: probe.others(),
-        processes: context.ranks.as_ref().map(Ranks::describe),
+        processes: context.ranks.as_ref().and_then(Ranks::describe),
         mesh_flag: args.changes.mesh.as_deref(),
         trigram,
     };

@@ -146,22 +146,22 @@ impl Ranks {
         all.len().max(1)
     }
 
-    /// The processes and their hosts, in words.
-    pub fn describe(&self) -> String {
+    /// The processes that carry one mesh and their hosts, in words; nothing where each has its own.
+    pub fn describe(&self) -> Option<String> {
+        if self.apart {
+            return None;
+        }
+        let carriers = self.carriers.get();
         let mut hosts: Vec<(&str, usize)> = Vec::new();
-        for said in &self.said {
+        for said in &self.said[..carriers] {
             match hosts.iter_mut().find(|(host, _)| *host == said.host) {
                 Some((_, count)) => *count += 1,
                 None => hosts.push((&said.host, 1)),
             }
         }
         let hosts: Vec<String> = hosts.iter().map(|(host, count)| format!("{count} on {host}")).collect();
-        format!(
-            "{} processes over {}: {}",
-            self.size(),
-            self.link.name(),
-            hosts.join(", ")
-        )
+        let engine = self.link.name();
+        Some(format!("{carriers} processes over {engine}: {}", hosts.join(", ")))
     }
 
     /// Compares what each process has, by name: all must have the same.
