@@ -464,13 +464,9 @@ fn threads(text: &str) -> Result<usize, String> {
 
 /// Parses the command line; help, version and wrong options end the process.
 pub fn parse() -> Cli {
-    let parsed = command()
-        .try_get_matches()
-        .and_then(|matches| Cli::from_arg_matches(&matches));
-    parsed.unwrap_or_else(|error| {
-        crate::ranks::give_way();
-        error.exit()
-    })
+    let given = command().try_get_matches();
+    let parsed = given.and_then(|given| Cli::from_arg_matches(&given));
+    parsed.unwrap_or_else(|error| crate::ranks::refuse(&error))
 }
 
 /// The command line's definition, complete with the version.

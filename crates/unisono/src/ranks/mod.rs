@@ -324,6 +324,14 @@ pub fn give_way() {
     }
 }
 
+/// Ends this process because of a command line that is none: the first tells it.
+pub fn refuse(error: &clap::Error) -> ! {
+    if error.use_stderr() {
+        give_way();
+    }
+    error.exit()
+}
+
 /// Which ranks print: of `UNISONO_LOG_RANKS`, `all` or a list; the first alone otherwise.
 ///
 /// # Errors
