@@ -267,3 +267,25 @@ fn a_loss_that_is_no_number_ends_all_ranks_with_one_message() {
     );
     all_gone(&s, GONE);
 }
+
+#[test]
+fn programs_that_part_end_with_both_versions_of_the_first_difference() {
+    if !installed() {
+        return;
+    }
+    let s = sandbox(TINY);
+    s.run("train -q -c run.yaml --out run").ended(0);
+    let generate = |prompt: &str| {
+        let arguments = format!("generate -q --run run --mesh tp=2 -n 4 --prompt {prompt}");
+        Part::new(1, &arguments)
+    };
+    let done = run_parts(&s, &[generate("The"), generate("bear")]);
+    let versions = ["` on rank 0 at step 0 and `", "` on rank 1 at step 0"];
+    let both = [
+        "run different programs: the first difference is command ",
+        versions[0],
+        versions[1],
+    ];
+    one_message(&done, 1, &both);
+    all_gone(&s, GONE);
+}

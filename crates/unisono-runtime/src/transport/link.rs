@@ -6,6 +6,7 @@
 
 use super::control::{self, Control, Kind};
 use super::error::TransportError;
+use super::history::History;
 use super::line::Line;
 use super::watch::{Heard, LOOK, Shared, listened, lock};
 use super::{Request, Transport};
@@ -41,7 +42,7 @@ impl Default for Settings {
 /// See the module. A clone is another handle on the same link.
 #[derive(Clone)]
 pub struct Link {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     /// Ends the watcher with the last handle.
     _handle: Arc<Handle>,
 }
@@ -98,10 +99,14 @@ impl Link {
             transport,
             coming: Vec::new(),
             going: Vec::new(),
+            asked: Vec::new(),
             quiet: false,
         };
         for peer in listened(rank, size) {
             line.listen(peer)?;
+        }
+        for peer in (0..size).filter(|peer| *peer != rank) {
+            line.listen_for_questions(peer)?;
         }
         let shared = Arc::new(Shared {
             rank,
@@ -111,6 +116,7 @@ impl Link {
             line: Mutex::new(line),
             doing: Mutex::new(Doing::default()),
             heard: Mutex::new(vec![unheard; size]),
+            history: Mutex::new(History::default()),
             alarm: AtomicBool::new(false),
             over: Mutex::new(false),
             ends: Condvar::new(),

@@ -6,10 +6,12 @@
 pub(crate) mod control;
 mod deadline;
 mod error;
+pub(crate) mod history;
 mod line;
 mod link;
 mod memory;
 pub mod mpi;
+mod parting;
 mod watch;
 mod world;
 
