@@ -9,7 +9,7 @@ use super::error::TransportError;
 use super::history::History;
 use super::line::Line;
 use super::watch::{Heard, LOOK, Shared, listened, lock};
-use super::{Request, Transport};
+use super::{Request, Transport, has_ended};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError};
@@ -255,8 +255,12 @@ impl Link {
             let mut pause = Duration::from_micros(10);
             while let Some((peer, request)) = open.last().copied() {
                 self.check()?;
-                if self.line().transport.test(request)? {
+                let mut asked = Some(request);
+                let ended = has_ended(self.line().transport.as_mut(), &mut asked);
+                if asked.is_none() {
                     open.pop();
+                }
+                if ended? {
                     continue;
                 }
                 if start.elapsed() > patience {

@@ -5,6 +5,7 @@
 
 use super::control::{self, Control, Kind};
 use super::error::TransportError;
+use super::has_ended;
 use super::history::{Parting, What};
 use super::line::Line;
 use super::link::{Doing, Link};
@@ -68,8 +69,13 @@ impl Link {
             }
             drop(line);
             while let Some(request) = open.last().copied() {
-                if self.line().transport.test(request)? {
+                let mut asked = Some(request);
+                let ended = has_ended(self.line().transport.as_mut(), &mut asked);
+                if asked.is_none() {
                     open.pop();
+                }
+                if ended? {
+                    continue;
                 } else if start.elapsed() > PATIENCE {
                     return Ok(false);
                 } else {
