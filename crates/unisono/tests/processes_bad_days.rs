@@ -88,7 +88,8 @@ fn survives_kills(ranks: usize, kills: usize, steps: u64) {
         assert!(!done.err.contains("panicked"), "{}", done.err);
         killed += 1;
     }
-    assert!(killed > 0);
+    // A run may end by itself between two kills, at the end of the steps.
+    assert!(killed > kills / 2, "{killed} kills");
     s.run("diff straight killed").ended(0).says(&["Identical, bit by bit."]);
     assert_eq!(s.steps("killed"), (1..=steps).collect::<Vec<u64>>());
     for name in s.names("killed/checkpoints") {
@@ -102,7 +103,7 @@ fn survives_kills(ranks: usize, kills: usize, steps: u64) {
 #[test]
 fn a_killed_rank_ends_all_and_the_run_goes_on_the_same() {
     if installed() {
-        survives_kills(2, 8, 60);
+        survives_kills(2, 8, 200);
     }
 }
 
