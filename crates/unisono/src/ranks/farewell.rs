@@ -59,6 +59,10 @@ impl Ranks {
         let mut worst = if lines.is_empty() { 0 } else { code };
         for other in told {
             worst = worst.max(other.code);
+            if !is_echo {
+                // One thing at a time: what this process has found is told, and what others found beside it is found again.
+                continue;
+            }
             // What two processes see they tell in the same words; what follows may depend on the process, such as the last checkpoint.
             let begins = |text: &str| text.split(';').next().unwrap_or_default().to_string();
             let begin = begins(&other.text);

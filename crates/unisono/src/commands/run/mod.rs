@@ -32,7 +32,13 @@ const LAUNCHERS: [&str; 4] = ["mpirun-ulfm", "mpirun", "mpiexec", "mpiexec.hydra
 /// # Errors
 /// Wrong options or files (nothing was started), no launcher, or a job that ended badly.
 pub fn run(args: &RunArgs, context: &Context) -> Result<u8, Failure> {
-    let child = Child::of(&args.program, args.mesh.as_deref())?;
+    let mut child = Child::of(&args.program, args.mesh.as_deref())?;
+    // What is asked of the launcher's output holds for the program's.
+    let asked = [(context.out.is_json(), "--json"), (context.out.is_quiet(), "--quiet")];
+    let runs = child.ours && !args.show && !args.dry_run;
+    for (_, flag) in asked.into_iter().filter(|(is_asked, _)| runs && *is_asked) {
+        child.words.push(flag.to_string());
+    }
     launch(args, child, context)
 }
 

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use rustix::time::Timespec;
 use std::io::{IsTerminal, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child as Process, ChildStderr, Command, ExitStatus, Stdio};
+use std::process::{Child as Process, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use unisono_launch::Job;
 
@@ -49,13 +49,20 @@ pub struct End {
     cause: Option<Cause>,
     /// The rank of this host that was seen to end first.
     gone: Option<usize>,
+    /// The signal that ended MPI's launcher itself.
+    launcher: Option<i32>,
 }
 
 /// Starts a job and waits for its end.
 ///
 /// # Errors
 /// A launcher that cannot be started.
-pub fn run(job: &Job, ours: bool, folder: &Folder, stops: &Stops) -> Result<Ended, Failure> {
+pub fn run(
+    job: &Job,
+    ours: bool,
+    folder: &Folder,
+    stops: &Stops,
+) -> Result<Ended, Failure> {
     let mut variables = folder.variables();
     if ours && !std::io::stdout().is_terminal() {
         // MPI's launcher gives the ranks a terminal even where there is none to see their colours.
@@ -67,6 +74,8 @@ pub fn run(job: &Job, ours: bool, folder: &Folder, stops: &Stops) -> Result<Ende
         .args(&words[1..])
         .current_dir(&job.directory)
         .stderr(Stdio::piped())
+        // MPI's launcher ends the job where it cannot write; a reader that has gone is no reason for that.
+        .stdout(Stdio::piped())
         // A terminal's Ctrl-C reaches this process only, which then stops the ranks in order.
         .process_group(0);
     // Nothing outside of the terminal's foreground may read from it.
@@ -90,6 +99,10 @@ pub fn run(job: &Job, ours: bool, folder: &Folder, stops: &Stops) -> Result<Ende
         gone: None,
     };
     let status = watch.wait(stops);
+    if status.signal().is_some() {
+        // Nobody else ends its ranks now.
+        watch.kill_ranks();
+    }
     Ok(match (watch.stop, code(status)) {
         (Some(stop), _) => Ended::Stopped(stop.signal),
         (None, exit::OK) => Ended::Well,
@@ -97,6 +110,7 @@ pub fn run(job: &Job, ours: bool, folder: &Folder, stops: &Stops) -> Result<Ende
             code,
             cause: watch.banners.cause,
             gone: watch.gone,
+            launcher: status.signal(),
         }),
     })
 }
@@ -133,6 +147,7 @@ impl Watch<'_> {
     /// Until the child has ended and been reaped.
     fn wait(&mut self, stops: &Stops) -> ExitStatus {
         let mut stderr = self.process.stderr.take();
+        let mut stdout = self.process.stdout.take();
         let mut ended: Option<(ExitStatus, Instant)> = None;
         loop {
             if let Some(pipe) = &mut stderr {
@@ -142,6 +157,9 @@ impl Watch<'_> {
             } else if ended.is_none() {
                 std::thread::sleep(Duration::from_millis(20));
             }
+            if stdout.as_mut().is_some_and(|pipe| !pass_on(pipe)) {
+                stdout = None;
+            }
             if ended.is_none() {
                 // An error here would mean that somebody else has reaped it.
                 if let Ok(Some(status)) = self.process.try_wait() {
@@ -149,7 +167,7 @@ impl Watch<'_> {
                 }
             }
             if let Some((status, since)) = &ended {
-                if stderr.is_none() || since.elapsed() > DRAIN {
+                if (stderr.is_none() && stdout.is_none()) || since.elapsed() > DRAIN {
                     self.flush();
                     return *status;
                 }
@@ -262,6 +280,23 @@ impl Watch<'_> {
     }
 }
 
+/// Passes on what there is of standard output; false: no more will come. Where nobody reads it any more it is lost.
+fn pass_on(pipe: &mut ChildStdout) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    loop {
+        let ready = poll(&mut [PollFd::new(pipe, PollFlags::IN)], Some(&now));
+        if !ready.is_ok_and(|ready| ready > 0) {
+            return true;
+        }
+        let mut bytes = [0; 65_536];
+        let Ok(len @ 1..) = pipe.read(&mut bytes) else {
+            return false;
+        };
+        let mut stdout = std::io::stdout().lock();
+        let _ = stdout.write_all(&bytes[..len]).and_then(|()| stdout.flush());
+    }
+}
+
 /// Writes to standard error; a reader that has gone is no reason to end the ranks.
 fn show(bytes: &[u8]) {
     let _ = std::io::stderr().write_all(bytes);
@@ -272,6 +307,12 @@ impl End {
     pub fn message(&self, job: &Job, folder: &Folder, ours: bool) -> Option<String> {
         if ours && folder.has_error() {
             return None;
+        }
+        let launcher = &job.mpirun.program;
+        if let Some(signal) = self.launcher {
+            return Some(format!(
+                "{launcher} was ended by signal {signal}, and its ranks with it"
+            ));
         }
         let host = |rank: usize| {
             let host = folder.word(rank).map(|word| word.host);
@@ -297,7 +338,6 @@ impl End {
                 match &self.gone {
                     Some(rank) => (rank, format!("rank {rank}{} {how}", host(*rank))),
                     None => {
-                        let launcher = &job.mpirun.program;
                         return Some(match SIGNALS.contains(&self.code) {
                             true => format!("a rank {how}; {launcher} does not say which, and ended the others too"),
                             false => format!("{launcher} {how} and does not say which rank, if one, was the cause"),
