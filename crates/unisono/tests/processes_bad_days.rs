@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::mpi::{Part, all_gone, installed, processes, run_parts, signal_to, start, start_parts};
+use common::mpi::{Part, all_gone, installed, left_behind, processes, run_parts, signal_to, start, start_parts};
 use common::{Done, Sandbox, TINY, mpi};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -43,19 +43,10 @@ fn host() -> String {
     name.trim().to_string()
 }
 
-/// Shared memory that runs of this user have left behind.
-fn shared_memory() -> Vec<String> {
-    let entries = std::fs::read_dir("/dev/shm").expect("Linux has it");
-    entries
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .collect()
-}
-
 /// Kills one rank of `ranks` after the other, goes on each time, and compares the end with a run that nobody killed.
 fn survives_kills(ranks: usize, kills: usize, steps: u64) {
     let s = sandbox(&long(steps, 2));
     s.run("train -q -c run.yaml --out straight").ended(0);
-    let before = shared_memory();
     let mut killed = 0;
     for round in 0.. {
         let command = match s.path("killed/checkpoints/latest").exists() {
@@ -85,6 +76,8 @@ fn survives_kills(ranks: usize, kills: usize, steps: u64) {
             break;
         }
         all_gone(&s, GONE.saturating_sub(moment.elapsed()));
+        let left = left_behind(&s);
+        assert!(left.is_empty(), "{left:?}");
         assert!(!done.err.contains("panicked"), "{}", done.err);
         killed += 1;
     }
@@ -95,9 +88,6 @@ fn survives_kills(ranks: usize, kills: usize, steps: u64) {
     for name in s.names("killed/checkpoints") {
         assert!(!name.contains("tmp"), "killed/checkpoints/{name}");
     }
-    // Other tests run beside this one; what was there before them is not ours either.
-    let segment = |name: &String| name.contains("unisono") && !before.contains(name);
-    assert!(!shared_memory().iter().any(segment), "{:?}", shared_memory());
 }
 
 #[test]
@@ -127,6 +117,8 @@ fn a_stopped_rank_is_named_and_ends_with_the_others() {
         let mut world = start_parts(&s, &[part], &[("UNISONO_SILENCE", "3")]);
         s.wait_for("run/metrics.jsonl");
         let id = world.process_of(victim).expect("it runs");
+        // While they live, they share memory.
+        assert!(!left_behind(&s).is_empty());
         // Until it has said at which step it is.
         std::thread::sleep(Duration::from_millis(1_500));
         signal_to(id, "STOP");
@@ -135,6 +127,7 @@ fn a_stopped_rank_is_named_and_ends_with_the_others() {
         one_message(&done, 1, &[&named, "it was last heard at step ", ", in "]);
         assert!(!done.err.contains("at step 0,"), "{}", done.err);
         all_gone(&s, GONE);
+        assert!(left_behind(&s).is_empty(), "{:?}", left_behind(&s));
     }
 }
 
