@@ -57,12 +57,7 @@ pub struct End {
 ///
 /// # Errors
 /// A launcher that cannot be started.
-pub fn run(
-    job: &Job,
-    ours: bool,
-    folder: &Folder,
-    stops: &Stops,
-) -> Result<Ended, Failure> {
+pub fn run(job: &Job, ours: bool, folder: &Folder, stops: &Stops) -> Result<Ended, Failure> {
     let mut variables = folder.variables();
     if ours && !std::io::stdout().is_terminal() {
         // MPI's launcher gives the ranks a terminal even where there is none to see their colours.
