@@ -207,7 +207,8 @@ fn is_exact(line: Line) {
     s.run("train -c run.yaml --mesh dp=2 --out alone").ended(0);
     for each in [1, 2] {
         let (mesh, out) = (format!("dp={}", 2 * each), format!("hosts-{each}"));
-        let done = Sandbox::finish(&mut hosts.command(&s, each, &format!("train -c run.yaml --mesh {mesh} --out {out}")));
+        let done =
+            Sandbox::finish(&mut hosts.command(&s, each, &format!("train -c run.yaml --mesh {mesh} --out {out}")));
         let [a, b] = &hosts.names;
         done.ended(0).says(&[
             &format!("{} processes over", 2 * each),

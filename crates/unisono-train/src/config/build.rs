@@ -1,5 +1,6 @@
 //! From values to the typed configuration: defaults that depend on other keys, and words that pick a variant.
 
+use super::device::{DeviceConfig, MultihostConfig};
 use super::error::Findings;
 use super::files::Finder;
 use super::lora::lora;

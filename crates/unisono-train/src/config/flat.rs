@@ -1,5 +1,6 @@
 //! From the typed configuration back to a flat list of keys: what `to_yaml` writes and `differing_keys` compares.
 
+use super::device::DeviceConfig;
 use super::types::*;
 use super::value::Value;
 use std::collections::BTreeMap;

@@ -13,6 +13,7 @@
 mod build;
 mod check;
 mod collect;
+mod device;
 mod error;
 mod files;
 mod flat;
@@ -31,6 +32,7 @@ mod write;
 pub mod yaml;
 
 pub use collect::Source;
+pub use device::{DeviceConfig, MultihostConfig};
 pub use error::{ConfigErrors, Findings, Note, Place, Problem, listed};
 pub use files::{Environment, read_text};
 pub use load::{DESCRIPTOR, Loaded, load, load_saved, load_text};

@@ -3,6 +3,7 @@
 //! The names are those of the YAML keys. Where the readers of tt-train differ in a default, the docstring says which
 //! one was taken; the table of keys (`keys`) holds the defaults themselves.
 
+use super::device::{DeviceConfig, MultihostConfig};
 use serde::{Serialize, Serializer};
 use std::path::PathBuf;
 pub use unisono_tensor::Dtype;
@@ -27,13 +28,6 @@ pub struct RunConfig {
     /// Workers over processes, in tt-train's way: `multihost_config`; none says nothing of processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multihost: Option<MultihostConfig>,
-}
-
-/// Training over several processes as tt-train describes it (`multihost_config` with `enabled: true`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct MultihostConfig {
-    /// Processes that train, at least 1; an aggregator and an optimizer beside them stay idle.
-    pub num_workers: usize,
 }
 
 fn dtype_name<S: Serializer>(dtype: &Dtype, serializer: S) -> Result<S::Ok, S::Error> {
@@ -436,24 +430,6 @@ pub struct MlpConfig {
     pub bias: bool,
     /// Between the layers. Default GELU in its tanh form.
     pub activation: Activation,
-}
-
-/// The mesh and what it may use (`device_config`).
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct DeviceConfig {
-    /// Devices along each axis. Default `[1, 1]`.
-    pub mesh_shape: Vec<usize>,
-    /// Data parallel. Default false.
-    pub enable_ddp: bool,
-    /// Tensor parallel. Default false.
-    pub enable_tp: bool,
-    /// The descriptor of the machine, a file or a name; none means that any mesh fits.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mesh_graph_descriptor: Option<String>,
-    /// Most bytes that the run may take on this machine; none means what the machine has.
-    pub memory: Option<u64>,
-    /// Worker threads; none means one a core.
-    pub workers: Option<usize>,
 }
 
 /// How samples are drawn (`eval_config`).

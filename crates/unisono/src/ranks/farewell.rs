@@ -9,6 +9,8 @@ use unisono_runtime::transport::TransportError;
 
 /// How long the first process waits for what others have to say, when it fails.
 const LISTEN: Duration = Duration::from_millis(500);
+/// How much later each process speaks than the one before it, where the first is lost: they notice it up to a sign of life apart.
+const TURN: Duration = Duration::from_secs(3);
 /// How long another process waits for the first to end the run.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long the launcher gets to find out by itself that a host is out of reach, before anything more is sent that way. What is sent to
@@ -38,7 +40,7 @@ impl Ranks {
             // Of the processes that miss the first, the second speaks first.
             Some(TransportError::Lost { rank: 0, .. }) => {
                 // What it prints goes to the first one's host.
-                std::thread::sleep(self.probes(0) + Duration::from_secs(self.rank().saturating_sub(1) as u64));
+                std::thread::sleep(self.probes(0) + TURN * self.rank().saturating_sub(1) as u32);
                 true
             }
             _ => self.rank() == 0,
@@ -62,10 +64,11 @@ impl Ranks {
         let mut worst = if lines.is_empty() { 0 } else { code };
         for other in told {
             worst = worst.max(other.code);
-            let known = failure.message == other.text && !is_echo;
-            let line = format!("rank {} on {}: {}", other.rank, other.host, other.text);
-            if !known && !lines.iter().any(|known| known.ends_with(&other.text)) {
-                lines.push(line);
+            // What two processes see they tell in the same words; what follows may depend on the process, such as the last checkpoint.
+            let begins = |text: &str| text.split(';').next().unwrap_or_default().to_string();
+            let begin = begins(&other.text);
+            if !lines.iter().any(|line| begins(line).ends_with(&begin)) {
+                lines.push(format!("rank {} on {}: {}", other.rank, other.host, other.text));
             }
         }
         self.tell(&lines, worst, out)

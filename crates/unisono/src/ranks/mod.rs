@@ -313,7 +313,7 @@ fn seconds(variables: &BTreeMap<String, String>, name: &str, default: u64) -> Re
 
 /// How long another process than the first waits before it tells what goes wrong before they have joined: what all of them see, the
 /// first tells, and its launcher ends the others meanwhile.
-const GIVE_WAY: Duration = Duration::from_secs(1);
+const GIVE_WAY: Duration = Duration::from_secs(3);
 
 /// Lets the first process of the run speak, if this is another.
 pub fn give_way() {

@@ -2,6 +2,7 @@
 
 #![allow(dead_code)]
 
+pub mod launcher;
 pub mod mpi;
 
 use std::path::{Path, PathBuf};
