@@ -96,6 +96,12 @@ pub enum RuntimeError {
         /// Commands issued by the other.
         there: u64,
     },
+    /// Another process runs another program, and both have said where they part.
+    #[error("{0}")]
+    Parted(
+        /// The first difference, in both versions.
+        String,
+    ),
     /// A mesh that cannot be cut out of another.
     #[error(transparent)]
     Mesh(

@@ -13,7 +13,10 @@ use crate::span::Groups;
 use crate::task::{Recorded, Task, Undefine};
 use crate::trace::Capture;
 use crate::traffic::{Pattern, TrafficBook};
+use crate::transport::Link;
+use crate::transport::history::What;
 use crate::view::View;
+use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use unisono_mesh::Mesh;
@@ -40,6 +43,10 @@ pub(crate) struct Host {
     first: usize,
     /// Whether there are other processes.
     several: bool,
+    /// How they are reached.
+    link: Option<Link>,
+    /// Where this program and another process's part, once that has been asked.
+    parted: OnceCell<Option<String>>,
     /// Entries put in each queue.
     pub(crate) issued: [u64; 2],
     /// What collectives have carried, and how devices are joined.
@@ -68,6 +75,7 @@ impl Host {
         limit: Option<u64>,
         processes: &Processes,
         first: usize,
+        link: Option<Link>,
         cpu: Option<(Workers, [Writer; 2])>,
     ) -> Host {
         Host {
@@ -89,6 +97,8 @@ impl Host {
             }),
             first,
             several: processes.size() > 1,
+            link,
+            parted: OnceCell::new(),
             issued: [0; 2],
             traffic: TrafficBook::default(),
             pattern: Pattern::default(),
@@ -148,7 +158,13 @@ impl Host {
         hash.view(view);
         hash.command(op, queue, cost);
         self.hash = hash.0;
-        self.commands += 1;
+        self.issued_one(|phase| {
+            What::Command(Recorded {
+                queue,
+                phase,
+                task: task.without_values(),
+            })
+        });
         if let Some(record) = &mut self.record {
             record.push(Recorded {
                 queue,
@@ -161,6 +177,14 @@ impl Host {
         }
         self.enqueue_here(view, queue, task, phase);
         Ok(())
+    }
+
+    /// Counts a command; where several processes run, what it is is kept for a while.
+    pub(crate) fn issued_one(&mut self, what: impl FnOnce(Phase) -> What) {
+        self.commands += 1;
+        if let Some(link) = &self.link {
+            link.remember(self.hash, what(self.phase));
+        }
     }
 
     /// The place that the program is at.
@@ -299,7 +323,18 @@ impl Host {
         if let Some(closed) = &self.closed {
             return Err(closed.clone());
         }
-        self.cpu.as_ref().map_or(Ok(()), |cpu| cpu.workers.failure())
+        let failure = self.cpu.as_ref().map_or(Ok(()), |cpu| cpu.workers.failure());
+        match (failure, &self.link) {
+            (Err(RuntimeError::Diverged { peer, .. }), Some(link)) if self.parting(peer, link).is_some() => {
+                Err(RuntimeError::Parted(self.parting(peer, link).unwrap_or_default()))
+            }
+            (failure, _) => failure,
+        }
+    }
+
+    /// Where this program parts from another process's; the two find out once.
+    fn parting(&self, peer: usize, link: &Link) -> Option<String> {
+        self.parted.get_or_init(|| link.parting_from(peer)).clone()
     }
 
     /// Sets the phase of what follows.

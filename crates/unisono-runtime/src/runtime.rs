@@ -120,7 +120,7 @@ impl Runtime {
         let here = processes.here(devices);
         let first = here[0];
         let host = match options.backend {
-            Backend::Null => Host::new(usize::MAX / 8, options.memory_limit, &processes, first, None),
+            Backend::Null => Host::new(usize::MAX / 8, options.memory_limit, &processes, first, None, None),
             Backend::Cpu => {
                 let limit = options
                     .memory_limit
@@ -139,7 +139,8 @@ impl Runtime {
                     queue_depth: options.queue_depth,
                     pin: options.pin,
                 })?;
-                Host::new(capacity, Some(limit), &processes, first, Some((workers, writers)))
+                let devices = Some((workers, writers));
+                Host::new(capacity, Some(limit), &processes, first, link.clone(), devices)
             }
         };
         Ok(Runtime {

@@ -45,6 +45,21 @@ impl Task {
             Task::Undefine(op) => op,
         }
     }
+
+    /// The same without the values that go with it, which somebody else may want to give back.
+    pub(crate) fn without_values(&self) -> Task {
+        match self {
+            Task::Upload(upload) => Task::Upload(Upload {
+                to: upload.to,
+                data: HostData::F32PerDevice(Vec::new()),
+            }),
+            Task::Download(download) => Task::Download(Download {
+                landed: Arc::default(),
+                ..download.clone()
+            }),
+            task => task.clone(),
+        }
+    }
 }
 
 /// One line of a recorded command stream.
@@ -168,6 +183,7 @@ pub struct Download {
 }
 
 /// Values that have come to the host.
+#[derive(Default)]
 struct Landed {
     values: Vec<f32>,
     /// The elements as they are, where that was asked for.

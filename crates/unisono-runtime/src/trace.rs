@@ -16,6 +16,7 @@ use crate::runtime::Runtime;
 use crate::sched::Scope;
 use crate::task::{Recorded, Task};
 use crate::traffic::TrafficBook;
+use crate::transport::history::What;
 use crate::view::View;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -288,6 +289,7 @@ impl Host {
         let mut hash = StreamHash(self.hash);
         hash.word(body.hash);
         self.hash = hash.0;
+        self.issued_one(|_| What::Replay(body.commands.len()));
         if let Some(record) = &mut self.record {
             record.extend(body.commands.iter().map(Captured::recorded));
         }

@@ -203,18 +203,109 @@ fn sums_are_equal_in_every_split() {
     }
 }
 
+/// The broken control: sums in the order of a ring of processes, each of which adds what its devices hold, have other bits, so the
+/// comparisons above can fail.
+#[test]
+fn sums_in_the_order_of_a_ring_have_other_bits() {
+    let (axes, len): (Axes, usize) = (&[("dp", 12)], 100);
+    let expected = reduced(&common::open(axes, 2), 0, 12, len, false);
+    let values = |device: usize| -> Vec<f32> {
+        let mut draw = Draw(device as u64 * 31 + 7);
+        (0..len).map(|_| draw.below(1 << 24) as f32 / 1000.0 - 8000.0).collect()
+    };
+    let add = |sum: &mut Vec<f32>, more: &[f32]| sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+    let owners: Vec<usize> = (0..12).map(|device| device * 3 / 12).collect();
+    for ring in world_with(axes, &owners, 1, Settings::default(), |runtime, link| {
+        let mut own = vec![0.0; len];
+        for device in runtime.processes().here(12) {
+            add(&mut own, &values(device));
+        }
+        let bytes: Vec<u8> = own.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let all = link
+            .gather("a ring", &bytes, Duration::from_secs(60))
+            .expect("all come");
+        let mut sum = vec![0.0; len];
+        for step in 0..3 {
+            let part = &all[(link.rank() + 1 + step) % 3];
+            let floats: Vec<f32> = part
+                .chunks_exact(4)
+                .map(|bytes| f32::from_le_bytes(bytes.try_into().expect("four bytes")))
+                .collect();
+            add(&mut sum, &floats);
+        }
+        sum
+    }) {
+        let bits: Vec<u32> = ring.iter().map(|value| value.to_bits()).collect();
+        assert_ne!(bits, expected[0]);
+        // Nearly the same sums all the same.
+        let near = |(a, b): (&f32, &u32)| (a - f32::from_bits(*b)).abs() < 0.1;
+        assert!(ring.iter().zip(&expected[0]).all(near));
+    }
+}
+
 #[test]
 fn a_program_that_differs_is_found_where_the_processes_meet() {
-    let errors = world(&[("dp", 2)], &[0, 1], 1, |runtime| {
+    let errors = world_with(&[("dp", 2)], &[0, 1], 1, Settings::default(), |runtime, link| {
         let a = runtime.alloc(10, Kind::Data).expect("memory");
         runtime.upload(a.r(), vec![1.0; 10]).expect("lengths agree");
+        link.note_step(3);
         if runtime.processes().rank() == 1 {
-            runtime.upload(a.r(), vec![1.0; 10]).expect("lengths agree");
+            runtime.upload(a.part(0, 5), vec![1.0; 5]).expect("lengths agree");
         }
-        runtime.read_f32(a.r(), 0).err().map(|error| error.to_string())
+        let read = runtime.read_f32(a.r(), 0).err().map(|error| error.to_string());
+        // Neither leaves before the other has its answer.
+        link.gather("the end", &[], Duration::from_secs(60)).expect("both come");
+        read
     });
     let told = errors[1].as_ref().expect("the receiver notices");
-    assert!(told.contains("rank 0 run different programs"), "{told}");
+    let parts: Vec<&str> = told.split('`').collect();
+    let start =
+        "rank 0 on this host and rank 1 on this host run different programs: the first difference is command 2, ";
+    assert_eq!(parts[0], start, "{told}");
+    assert!(parts[1].contains("Download"), "{told}");
+    assert_eq!(parts[2], " on rank 0 at step 3 and ", "{told}");
+    assert!(parts[3].contains("Upload") && parts[3].contains("[0+5]"), "{told}");
+    assert_eq!(parts[4], " on rank 1 at step 3", "{told}");
+}
+
+#[test]
+fn both_sides_of_a_sum_tell_where_they_part_in_the_same_words() {
+    let errors = world_with(&[("dp", 3)], &[0, 1, 1], 2, Settings::default(), |runtime, link| {
+        let a = runtime.alloc(64, Kind::Gradient).expect("memory");
+        let b = runtime.alloc(64, Kind::Gradient).expect("memory");
+        let axis = runtime.mesh().axis_at(0).expect("an axis");
+        // Far more commands than are kept.
+        for round in 0..5_000 {
+            let to = if round == 4_990 && link.rank() == 1 {
+                a.r()
+            } else {
+                b.r()
+            };
+            let sum = AllReduce {
+                axis,
+                reduction: Reduction::Max,
+                from: a.r(),
+                slot: 64,
+                len: 64,
+                to,
+            };
+            match round % 10 {
+                0 => runtime.issue(sum),
+                _ => runtime.upload(a.r(), vec![1.0; 64]),
+            }
+            .ok();
+        }
+        let error = runtime.sync().expect_err("they differ").to_string();
+        link.gather("the end", &[], Duration::from_secs(60)).expect("both come");
+        error
+    });
+    assert!(
+        errors[0].contains("the first difference is command 4991, `"),
+        "{}",
+        errors[0]
+    );
+    assert!(errors[0].contains("AllReduce"), "{}", errors[0]);
+    assert_eq!(errors[0], errors[1]);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::Sandbox;
+use common::{Sandbox, mpi};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -116,6 +116,29 @@ fn adapters_of_the_lesson_are_merged_into_its_model() {
         .ended(0);
     s.run("generate --model merged --prompt Who? -n 4 --temperature 0")
         .ended(0);
+}
+
+#[test]
+fn adapters_are_the_same_over_two_processes() {
+    if !mpi::installed() {
+        return;
+    }
+    let s = lesson();
+    base(&s);
+    tune(&s, "lora", "");
+    let two = "train -q -c configs/lesson/lora.yaml --out two --mesh dp=2,tp=2 --set training_config.max_steps=2 \
+               --set training_config.validation_frequency=2";
+    mpi::run(&s, 2, two).ended(0);
+    s.run("diff runs/lesson-lora two")
+        .ended(0)
+        .says(&["Identical, bit by bit."]);
+    assert_eq!(s.read("two/validation.txt"), s.read("runs/lesson-lora/validation.txt"));
+    let files = s.names("runs/lesson-lora/final_model");
+    assert_eq!(s.names("two/final_model"), files);
+    for file in files {
+        let bytes = |run: &str| std::fs::read(s.path(&format!("{run}/final_model/{file}"))).expect("a file");
+        assert_eq!(bytes("two"), bytes("runs/lesson-lora"), "{file}");
+    }
 }
 
 /// Runs every command of the blocks ```` ```sh ```` of the document in their order; each must end with 0.

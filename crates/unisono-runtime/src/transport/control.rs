@@ -6,6 +6,10 @@ use super::link::Doing;
 pub(super) const TAG: u32 = 0;
 /// The tag of host data that is brought together.
 pub(super) const GATHER: u32 = 1;
+/// The tag of a program's hashes, with which one process asks another where their programs part.
+pub(super) const ASK: u32 = super::MAX_TAG - 1;
+/// The tag of the answer.
+pub(super) const ANSWER: u32 = super::MAX_TAG;
 /// The first tag of the program's messages.
 pub(crate) const PROGRAM: u32 = 2;
 
@@ -22,6 +26,8 @@ pub(super) enum Kind {
     Beat,
     /// Last words.
     Failure,
+    /// Where two programs part; the number is that of the commands.
+    Parting,
 }
 
 /// Numbers, then three texts of fixed room, each with its length before it.
@@ -38,6 +44,7 @@ impl Control {
         control.0[0] = match kind {
             Kind::Beat => 1,
             Kind::Failure => 2,
+            Kind::Parting => 3,
         };
         control.0[4..8].copy_from_slice(&code.to_le_bytes());
         control.0[8..16].copy_from_slice(&doing.step.to_le_bytes());
@@ -59,6 +66,7 @@ impl Control {
     pub(super) fn kind(&self) -> Kind {
         match self.0[0] {
             2 => Kind::Failure,
+            3 => Kind::Parting,
             _ => Kind::Beat,
         }
     }

@@ -2,6 +2,7 @@
 
 use super::control::{self, Control};
 use super::error::TransportError;
+use super::history;
 use super::{Request, Transport};
 
 /// What one thread at a time holds.
@@ -12,6 +13,8 @@ pub struct Line {
     pub(super) coming: Vec<(usize, Box<Control>, Request)>,
     /// Control messages that go out.
     pub(super) going: Vec<(Box<Control>, Request)>,
+    /// Questions to come, one of each peer: the hashes of its program.
+    pub(super) asked: Vec<(usize, Vec<u8>, Request)>,
     /// Whether this process gives no signs of life any more, because it takes leave.
     pub(super) quiet: bool,
 }
@@ -30,12 +33,41 @@ impl Line {
         Ok(())
     }
 
+    /// Begins to listen for a question of a peer.
+    pub(super) fn listen_for_questions(&mut self, peer: usize) -> Result<(), TransportError> {
+        let mut bytes = vec![0; history::LEN];
+        // SAFETY: the memory of the vector stays where it is, and `asked` keeps it until the request is over or cancelled.
+        let request = unsafe {
+            self.transport
+                .receive(peer, control::ASK, bytes.as_mut_ptr(), bytes.len())?
+        };
+        self.asked.push((peer, bytes, request));
+        Ok(())
+    }
+
+    /// A question that has come, and who asks.
+    pub(super) fn question(&mut self) -> Result<Option<(usize, Vec<u8>)>, TransportError> {
+        for index in 0..self.asked.len() {
+            if self.transport.test(self.asked[index].2)? {
+                let (peer, bytes, _) = self.asked.swap_remove(index);
+                self.listen_for_questions(peer)?;
+                return Ok(Some((peer, bytes)));
+            }
+        }
+        Ok(None)
+    }
+
     /// Sends a control message.
     pub(super) fn say(&mut self, peer: usize, message: &Control) -> Result<(), TransportError> {
+        self.say_as(control::TAG, peer, message)
+    }
+
+    /// Sends a control message with a tag of its own.
+    pub(super) fn say_as(&mut self, tag: u32, peer: usize, message: &Control) -> Result<(), TransportError> {
         let message = Box::new(message.clone());
         let bytes = message.bytes();
         // SAFETY: as in `listen`, in `going`.
-        let request = unsafe { self.transport.send(peer, control::TAG, bytes.as_ptr(), bytes.len())? };
+        let request = unsafe { self.transport.send(peer, tag, bytes.as_ptr(), bytes.len())? };
         self.going.push((message, request));
         Ok(())
     }
@@ -56,11 +88,14 @@ impl Line {
         }
         let mut index = 0;
         while index < self.coming.len() {
-            if !self.transport.test(self.coming[index].2)? {
+            let ended = self.transport.test(self.coming[index].2);
+            if let Ok(false) = ended {
                 index += 1;
                 continue;
             }
             let (peer, message, _) = self.coming.swap_remove(index);
+            // Of another length: of a process of another version, which the comparison at the start finds.
+            ended?;
             heard(peer, &message);
             self.listen(peer)?;
         }
@@ -71,8 +106,10 @@ impl Line {
     pub(super) fn leave(&mut self) {
         let coming = std::mem::take(&mut self.coming);
         let going = std::mem::take(&mut self.going);
-        let requests = coming.iter().map(|(_, _, request)| *request);
-        for request in requests.chain(going.iter().map(|(_, request)| *request)) {
+        let asked = std::mem::take(&mut self.asked);
+        let coming = coming.iter().map(|(_, _, request)| *request);
+        let asked = asked.iter().map(|(_, _, request)| *request);
+        for request in coming.chain(going.iter().map(|(_, request)| *request)).chain(asked) {
             // Nobody is left to tell.
             let _ = self.transport.cancel(request);
         }

@@ -6,9 +6,10 @@
 
 use super::control::{self, Control, Kind};
 use super::error::TransportError;
+use super::history::History;
 use super::line::Line;
 use super::watch::{Heard, LOOK, Shared, listened, lock};
-use super::{Request, Transport};
+use super::{Request, Transport, has_ended};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError};
@@ -41,7 +42,7 @@ impl Default for Settings {
 /// See the module. A clone is another handle on the same link.
 #[derive(Clone)]
 pub struct Link {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     /// Ends the watcher with the last handle.
     _handle: Arc<Handle>,
 }
@@ -98,10 +99,14 @@ impl Link {
             transport,
             coming: Vec::new(),
             going: Vec::new(),
+            asked: Vec::new(),
             quiet: false,
         };
         for peer in listened(rank, size) {
             line.listen(peer)?;
+        }
+        for peer in (0..size).filter(|peer| *peer != rank) {
+            line.listen_for_questions(peer)?;
         }
         let shared = Arc::new(Shared {
             rank,
@@ -111,6 +116,7 @@ impl Link {
             line: Mutex::new(line),
             doing: Mutex::new(Doing::default()),
             heard: Mutex::new(vec![unheard; size]),
+            history: Mutex::new(History::default()),
             alarm: AtomicBool::new(false),
             over: Mutex::new(false),
             ends: Condvar::new(),
@@ -249,8 +255,12 @@ impl Link {
             let mut pause = Duration::from_micros(10);
             while let Some((peer, request)) = open.last().copied() {
                 self.check()?;
-                if self.line().transport.test(request)? {
+                let mut asked = Some(request);
+                let ended = has_ended(self.line().transport.as_mut(), &mut asked);
+                if asked.is_none() {
                     open.pop();
+                }
+                if ended? {
                     continue;
                 }
                 if start.elapsed() > patience {

@@ -6,10 +6,12 @@
 pub(crate) mod control;
 mod deadline;
 mod error;
+pub(crate) mod history;
 mod line;
 mod link;
 mod memory;
 pub mod mpi;
+mod parting;
 mod watch;
 mod world;
 
@@ -62,7 +64,7 @@ pub trait Transport: Send {
     /// Moves messages on, and says whether this one is over; a request that is over is forgotten.
     ///
     /// # Errors
-    /// A message of another length than was expected, or what the engine says.
+    /// A message of another length than was expected: the request is over then too, and forgotten. Or what the engine says.
     fn test(&mut self, request: Request) -> Result<bool, TransportError>;
 
     /// Gives a request up.
@@ -79,4 +81,14 @@ pub trait Transport: Send {
     /// # Errors
     /// What the engine says.
     fn finish(&mut self) -> Result<(), TransportError>;
+}
+
+/// Whether a message is over, if there is one; one of another length than expected is, too.
+pub(crate) fn has_ended(transport: &mut dyn Transport, request: &mut Option<Request>) -> Result<bool, TransportError> {
+    let Some(asked) = *request else { return Ok(true) };
+    let ended = transport.test(asked);
+    if matches!(ended, Ok(true) | Err(TransportError::Length { .. })) {
+        *request = None;
+    }
+    ended
 }

@@ -2,6 +2,7 @@
 
 use super::control::{Control, Kind};
 use super::error::TransportError;
+use super::history::History;
 use super::line::Line;
 use super::link::{Doing, Failure, Settings};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +29,8 @@ pub(super) struct Shared {
     pub(super) doing: Mutex<Doing>,
     /// What was heard of the others.
     pub(super) heard: Mutex<Vec<Heard>>,
+    /// The last commands of this process's program.
+    pub(super) history: Mutex<History>,
     /// Whether somebody is lost or has failed.
     pub(super) alarm: AtomicBool,
     pub(super) over: Mutex<bool>,
@@ -88,6 +91,7 @@ impl Shared {
                 line.say(peer, &message)?;
             }
         }
+        self.answer(&mut line)?;
         line.hear(|peer, message| {
             let mut heard = lock(&self.heard);
             let heard = &mut heard[peer];

@@ -2,7 +2,7 @@
 
 use super::{Done, Sandbox};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -76,7 +76,10 @@ pub fn start_parts<'a>(sandbox: &'a Sandbox, parts: &[Part], variables: &[(&str,
     std::fs::create_dir_all(&session).expect("a folder");
     let mut command = Command::new("mpirun");
     command.args(["--oversubscribe", "--bind-to", "none", "--mca", "orte_tmpdir_base"]);
-    command.arg(&session);
+    command
+        .arg(&session)
+        .args(["--mca", "btl_vader_backing_directory"])
+        .arg(&session);
     for (index, part) in parts.iter().enumerate() {
         if index > 0 {
             command.arg(":");
@@ -223,6 +226,21 @@ fn rank_of(process: &Path) -> Option<usize> {
         .split('\0')
         .find_map(|variable| variable.strip_prefix("OMPI_COMM_WORLD_RANK="))?;
     rank.parse().ok()
+}
+
+/// Files of Open MPI's, its shared memory among them, that the runs in a sandbox have left behind.
+pub fn left_behind(sandbox: &Sandbox) -> Vec<PathBuf> {
+    let mut folders = vec![sandbox.path("session")];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            match entry.path().is_dir() {
+                true => folders.push(entry.path()),
+                false => files.push(entry.path()),
+            }
+        }
+    }
+    files
 }
 
 /// Sends a signal to a process, if it is still there.
