@@ -35,6 +35,8 @@ pub(crate) struct Host {
     commands: u64,
     /// How collectives lie in the processes.
     pub(crate) groups: Groups,
+    /// Memory for sums under way between processes, by queue; no entry is being written that uses it.
+    pub(crate) staging: [Option<BufferRef>; 2],
     pub(crate) record: Option<Vec<Recorded>>,
     cpu: Option<Cpu>,
     /// The first device of this process.
@@ -86,6 +88,7 @@ impl Host {
             hash: 0,
             commands: 0,
             groups: Groups::new(),
+            staging: [None; 2],
             record: None,
             cpu: cpu.map(|(workers, writers)| Cpu {
                 worker: workers.host_worker(),

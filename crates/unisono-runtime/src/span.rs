@@ -138,11 +138,11 @@ impl Host {
         grouped: &Grouped,
         phase: Phase,
     ) -> Result<(), RuntimeError> {
-        let mut staging = Vec::new();
         let mut is_inside = false;
         let mut sums = Vec::with_capacity(ops.len());
+        let mut rooms = Vec::with_capacity(ops.len());
         for op in ops {
-            let mut s = Spanning {
+            let s = Spanning {
                 axis: AxisHandle {
                     index: op.axis.index,
                     ..grouped.axis
@@ -157,13 +157,22 @@ impl Host {
             };
             let (inside, others) = room(&s, grouped);
             is_inside |= inside > 0;
+            sums.push(s);
+            rooms.push((inside, others));
+        }
+        let needed = rooms
+            .iter()
+            .map(|(inside, others)| aligned(*inside) + aligned(*others))
+            .sum();
+        let staging = self.take_staging(view, queue, needed)?;
+        let mut at = 0;
+        for (s, (inside, others)) in sums.iter_mut().zip(rooms) {
             for (len, place) in [(inside, &mut s.inside), (others, &mut s.others)] {
                 if len > 0 {
-                    *place = self.ledger.alloc(view, Dtype::F32, len, Kind::Gradient, self.phase)?;
-                    staging.push(*place);
+                    *place = staging.part(at, len);
+                    at += aligned(len);
                 }
             }
-            sums.push(s);
         }
         let sums: Arc<[Spanning]> = sums.into();
         let stage = |stage: Stage| {
@@ -181,8 +190,25 @@ impl Host {
         if is_inside {
             self.enqueue_here(view, queue, stage(Stage::Spread), phase);
         }
-        staging.into_iter().for_each(|buffer| self.ledger.free(buffer));
+        match view.id {
+            0 => self.staging[queue as usize] = Some(staging),
+            _ => self.ledger.free(staging),
+        }
         Ok(())
+    }
+
+    /// Memory for `len` elements of sums under way. On the whole mesh it is kept for the next ones of the queue: memory of the pool was
+    /// last used by what the program has issued before, the end of the backward pass for example, and would have to wait for that.
+    fn take_staging(&mut self, view: &Arc<View>, queue: Queue, len: usize) -> Result<BufferRef, RuntimeError> {
+        if view.id == 0
+            && let Some(kept) = self.staging[queue as usize].take()
+        {
+            if kept.len >= len {
+                return Ok(kept);
+            }
+            self.ledger.free(kept);
+        }
+        self.ledger.alloc(view, Dtype::F32, len, Kind::Gradient, self.phase)
     }
 
     fn exchange(
@@ -254,6 +280,11 @@ fn brought(view: &View, op: &dyn Op, grouped: &Grouped) -> Vec<Message> {
         }
     }
     messages
+}
+
+/// The next multiple of a line of 64 bytes.
+fn aligned(elements: usize) -> usize {
+    elements.next_multiple_of(16)
 }
 
 /// Elements that a sum needs for what the devices of a process hold together, and for what other processes hold of the elements that

@@ -13,6 +13,10 @@ const LISTEN: Duration = Duration::from_millis(500);
 const TURN: Duration = Duration::from_secs(3);
 /// How long another process waits for the first to end the run.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the launcher gets to find out by itself that a host is out of reach, before anything more is sent that way. What is sent to
+/// such a host holds the launcher up until TCP gives up, a quarter of an hour; its own probes end the run on both sides at once
+/// (`docs/clusters.md` has the settings, which `unisono run` makes by itself).
+const PROBES: Duration = Duration::from_secs(7);
 
 impl Ranks {
     /// Takes leave with all others; an error of one of them counts.
@@ -35,7 +39,8 @@ impl Ranks {
         let speaks = match &heard {
             // Of the processes that miss the first, the second speaks first.
             Some(TransportError::Lost { rank: 0, .. }) => {
-                std::thread::sleep(TURN * self.rank().saturating_sub(1) as u32);
+                // What it prints goes to the first one's host.
+                std::thread::sleep(self.probes(0) + TURN * self.rank().saturating_sub(1) as u32);
                 true
             }
             _ => self.rank() == 0,
@@ -73,6 +78,14 @@ impl Ranks {
         self.tell(&lines, worst, out)
     }
 
+    /// How long to leave the end to the launcher where `rank` is lost: not at all on one host, which is in reach.
+    fn probes(&self, rank: usize) -> Duration {
+        match self.said[rank].host == self.said[self.rank()].host {
+            true => Duration::ZERO,
+            false => PROBES,
+        }
+    }
+
     /// Prints the message, leaves word that it has been printed, and ends the run.
     fn tell(&self, lines: &[String], code: i32, out: &Out) -> ! {
         let failure = Failure {
@@ -83,6 +96,9 @@ impl Ranks {
         if let Some(folder) = std::env::var_os("UNISONO_RUN_DIR") {
             // Whoever started the run then adds nothing; where it cannot be left, the message comes twice.
             let _ = std::fs::write(Path::new(&folder).join("error"), &failure.message);
+        }
+        if let (0, Err(TransportError::Lost { rank, .. })) = (self.rank(), self.link.check()) {
+            std::thread::sleep(self.probes(rank));
         }
         self.link.abort(code)
     }
