@@ -77,7 +77,11 @@ pub fn combine<'a>(
     let above = scratch.floats((depth - 1) * chunk);
     for start in (0..len).step_by(CHUNK) {
         let width = CHUNK.min(len - start);
-        push_all(tree, parts, part, from + start, &mut out[start..start + width], above);
+        let chunk = &mut out[start..start + width];
+        push_spans(tree, parts, part, from + start, chunk, above);
+        for sum in chunk {
+            *sum += 0.0;
+        }
     }
 }
 
@@ -107,21 +111,6 @@ pub fn combine_spans<'a>(
         for index in 1..left {
             put(index, start, &above[(index - 1) * width..][..width]);
         }
-    }
-}
-
-/// Runs the stack machine for one chunk of a whole sum, and adds zero to it.
-fn push_all<'a>(
-    tree: &Tree,
-    parts: usize,
-    part: &dyn Fn(usize) -> Part<'a>,
-    from: usize,
-    bottom: &mut [f32],
-    above: &mut [f32],
-) {
-    push_spans(tree, parts, part, from, bottom, above);
-    for o in bottom {
-        *o += 0.0;
     }
 }
 

@@ -308,8 +308,7 @@ fn room(s: &Spanning, grouped: &Grouped) -> (usize, usize) {
 /// Every part's list of subtrees goes, piece by piece, to those who finish the pieces.
 fn lists(view: &View, s: &Spanning, grouped: &Grouped) -> Vec<Message> {
     let tree = s.tree();
-    let mut messages = Vec::new();
-    each_pair(view, grouped, &mut |pair| {
+    of_pairs(view, grouped, &|pair, messages| {
         let Pair {
             parts,
             own,
@@ -339,15 +338,12 @@ fn lists(view: &View, s: &Spanning, grouped: &Grouped) -> Vec<Message> {
             });
             at += finished;
         }
-    });
-    messages.retain(|message| message.buffer.len > 0);
-    messages
+    })
 }
 
 /// Every part gives the elements that it has finished to the others.
 fn results(view: &View, s: &Spanning, grouped: &Grouped) -> Vec<Message> {
-    let mut messages = Vec::new();
-    each_pair(view, grouped, &mut |pair| {
+    of_pairs(view, grouped, &|pair, messages| {
         let Pair {
             parts,
             own,
@@ -363,9 +359,7 @@ fn results(view: &View, s: &Spanning, grouped: &Grouped) -> Vec<Message> {
                 buffer: s.to.part(range.start, range.len()),
             });
         }
-    });
-    messages.retain(|message| message.buffer.len > 0);
-    messages
+    })
 }
 
 /// This process and another in a group.
@@ -379,21 +373,25 @@ struct Pair<'a> {
     device: usize,
 }
 
-/// Calls `see` for each group of this process and each other process in it.
-fn each_pair(view: &View, grouped: &Grouped, see: &mut dyn FnMut(Pair<'_>)) {
+/// The messages that `make` adds for each group of this process and each other process in it, but for empty ones.
+fn of_pairs(view: &View, grouped: &Grouped, make: &dyn Fn(Pair<'_>, &mut Vec<Message>)) -> Vec<Message> {
     let rank = view.processes().rank();
+    let mut messages = Vec::new();
     for (first, parts) in &grouped.groups {
         let Some(own) = parts.iter().position(|part| part.process == rank) else {
             continue;
         };
         let device = view.device(first + parts[own].members.start * grouped.axis.stride);
         for other in (0..parts.len()).filter(|other| *other != own) {
-            see(Pair {
+            let pair = Pair {
                 parts,
                 own,
                 other,
                 device,
-            });
+            };
+            make(pair, &mut messages);
         }
     }
+    messages.retain(|message| message.buffer.len > 0);
+    messages
 }

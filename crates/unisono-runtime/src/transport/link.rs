@@ -234,27 +234,53 @@ impl Link {
         lengths: &[usize],
         patience: Duration,
     ) -> Result<Vec<Vec<u8>>, TransportError> {
-        let start = Instant::now();
         let mut all: Vec<Vec<u8>> = lengths.iter().map(|len| vec![0; *len]).collect();
         all[self.rank()] = own.to_vec();
-        let mut open: Vec<(usize, Request)> = Vec::new();
-        let result = (|| {
-            for peer in (0..self.size()).filter(|peer| *peer != self.rank()) {
-                let mut line = self.line();
-                let into = &mut all[peer];
-                // SAFETY: `own` and `all` live until every request is over or cancelled, below, and nobody touches them before.
-                unsafe {
-                    let transport = &mut line.transport;
-                    open.push((peer, transport.send(peer, control::GATHER, own.as_ptr(), own.len())?));
-                    open.push((
-                        peer,
-                        transport.receive(peer, control::GATHER, into.as_mut_ptr(), into.len())?,
-                    ));
+        let missing = self.settle(
+            patience,
+            || self.check(),
+            |open| {
+                for peer in (0..self.size()).filter(|peer| *peer != self.rank()) {
+                    let mut line = self.line();
+                    let into = &mut all[peer];
+                    // SAFETY: `own` and `all` live until `settle` returns, and nobody touches them before.
+                    unsafe {
+                        let transport = &mut line.transport;
+                        open.push((peer, transport.send(peer, control::GATHER, own.as_ptr(), own.len())?));
+                        open.push((
+                            peer,
+                            transport.receive(peer, control::GATHER, into.as_mut_ptr(), into.len())?,
+                        ));
+                    }
                 }
-            }
+                Ok(())
+            },
+        )?;
+        match missing {
+            None => Ok(all),
+            Some(peer) => Err(TransportError::Waited {
+                who: self.describe(peer),
+                what: what.to_string(),
+                seconds: patience.as_secs(),
+            }),
+        }
+    }
+
+    /// Waits until all requests that `post` begins are over, each with its peer, and as long as `check` allows; returns a peer that is
+    /// still waited for after `patience`. However it ends, nothing is on its way any more: the memory of the requests need only
+    /// live until then.
+    pub(super) fn settle(
+        &self,
+        patience: Duration,
+        check: impl Fn() -> Result<(), TransportError>,
+        post: impl FnOnce(&mut Vec<(usize, Request)>) -> Result<(), TransportError>,
+    ) -> Result<Option<usize>, TransportError> {
+        let start = Instant::now();
+        let mut open = Vec::new();
+        let result = post(&mut open).and_then(|()| {
             let mut pause = Duration::from_micros(10);
             while let Some((peer, request)) = open.last().copied() {
-                self.check()?;
+                check()?;
                 let mut asked = Some(request);
                 let ended = has_ended(self.line().transport.as_mut(), &mut asked);
                 if asked.is_none() {
@@ -264,22 +290,18 @@ impl Link {
                     continue;
                 }
                 if start.elapsed() > patience {
-                    return Err(TransportError::Waited {
-                        who: self.describe(peer),
-                        what: what.to_string(),
-                        seconds: start.elapsed().as_secs(),
-                    });
+                    return Ok(Some(peer));
                 }
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(Duration::from_millis(1));
             }
-            Ok(())
-        })();
+            Ok(None)
+        });
         for (_, request) in open {
             // The error to tell is the first.
             let _ = self.line().transport.cancel(request);
         }
-        result.map(|()| all)
+        result
     }
 
     /// Tells rank 0 that this process fails, which then ends the run; rank 0 tells all others.

@@ -5,12 +5,11 @@
 
 use super::control::{self, Control, Kind};
 use super::error::TransportError;
-use super::has_ended;
 use super::history::{Parting, What};
 use super::line::Line;
 use super::link::{Doing, Link};
 use super::watch::{Shared, lock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long an answer is waited for: a few turns of a watcher.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -56,39 +55,29 @@ impl Link {
 
     /// Asks, and waits for the answer; whether it has come.
     fn ask(&self, peer: usize, question: &[u8], answer: &mut Control) -> Result<bool, TransportError> {
-        let start = Instant::now();
         let into = answer.bytes_mut();
-        let mut open = Vec::new();
-        let result = (|| {
-            let mut line = self.line();
-            // SAFETY: question and answer live until both requests are over or cancelled, below, and nobody touches them before.
-            unsafe {
+        // Others may have failed meanwhile; it is this answer that says why.
+        let missing = self.settle(
+            PATIENCE,
+            || Ok(()),
+            |open| {
+                let mut line = self.line();
                 let transport = &mut line.transport;
-                open.push(transport.send(peer, control::ASK, question.as_ptr(), question.len())?);
-                open.push(transport.receive(peer, control::ANSWER, into.as_mut_ptr(), into.len())?);
-            }
-            drop(line);
-            while let Some(request) = open.last().copied() {
-                let mut asked = Some(request);
-                let ended = has_ended(self.line().transport.as_mut(), &mut asked);
-                if asked.is_none() {
-                    open.pop();
+                // SAFETY: question and answer live until `settle` returns, and nobody touches them before.
+                unsafe {
+                    open.push((
+                        peer,
+                        transport.send(peer, control::ASK, question.as_ptr(), question.len())?,
+                    ));
+                    open.push((
+                        peer,
+                        transport.receive(peer, control::ANSWER, into.as_mut_ptr(), into.len())?,
+                    ));
                 }
-                if ended? {
-                    continue;
-                } else if start.elapsed() > PATIENCE {
-                    return Ok(false);
-                } else {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-            }
-            Ok(true)
-        })();
-        for request in open {
-            // The error to tell is another.
-            let _ = self.line().transport.cancel(request);
-        }
-        result
+                Ok(())
+            },
+        )?;
+        Ok(missing.is_none())
     }
 }
 

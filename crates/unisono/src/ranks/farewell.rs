@@ -4,7 +4,7 @@ use super::Ranks;
 use crate::exit::Failure;
 use crate::output::Out;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use unisono_runtime::transport::TransportError;
 
 /// How long the first process waits for what others have to say, when it fails.
@@ -49,25 +49,22 @@ impl Ranks {
             if !is_echo {
                 self.link.tell_failure(code, &failure.message);
             }
-            let start = Instant::now();
-            while start.elapsed() < PATIENCE {
-                std::thread::sleep(Duration::from_millis(50));
-            }
+            std::thread::sleep(PATIENCE);
             // The first does not hear.
             self.tell(&[format!("{}: {}", self.name(self.rank()), failure.message)], code, out);
         }
         let told = self.link.failures(if is_echo { Duration::ZERO } else { LISTEN });
-        let mut lines: Vec<String> = Vec::new();
+        let worst = told.iter().map(|other| other.code).max();
         if !is_echo || told.is_empty() {
-            lines.push(failure.message.clone());
+            // One thing at a time: what others found beside it is found again.
+            self.tell(
+                std::slice::from_ref(&failure.message),
+                worst.unwrap_or(code).max(code),
+                out,
+            );
         }
-        let mut worst = if lines.is_empty() { 0 } else { code };
+        let mut lines: Vec<String> = Vec::new();
         for other in told {
-            worst = worst.max(other.code);
-            if !is_echo {
-                // One thing at a time: what this process has found is told, and what others found beside it is found again.
-                continue;
-            }
             // What two processes see they tell in the same words; what follows may depend on the process, such as the last checkpoint.
             let begins = |text: &str| text.split(';').next().unwrap_or_default().to_string();
             let begin = begins(&other.text);
@@ -75,7 +72,7 @@ impl Ranks {
                 lines.push(format!("rank {} on {}: {}", other.rank, other.host, other.text));
             }
         }
-        self.tell(&lines, worst, out)
+        self.tell(&lines, worst.unwrap_or(code), out)
     }
 
     /// How long to leave the end to the launcher where `rank` is lost: not at all on one host, which is in reach.

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use unisono_data::files::hash_file;
-use unisono_mesh::visible::{TT, UNISONO};
+use unisono_mesh::visible::{TT, UNISONO, core_shares};
 use unisono_runtime::machine;
 use unisono_runtime::transport::{Given, Link, Mpi, Settings, World, within};
 use unisono_train::config::Environment;
@@ -257,10 +257,8 @@ impl Ranks {
             })
             .collect();
         let place = rivals.iter().position(|rank| *rank == self.rank()).unwrap_or(0);
-        let (count, cpus) = (rivals.len(), own.cpus.len());
-        let from = place * cpus / count;
-        let to = ((place + 1) * cpus / count).max(from + 1);
-        machine::restrict(&own.cpus[from..to]);
+        let shares = core_shares(&own.cpus, rivals.len(), &[place]);
+        machine::restrict(&shares.cores.concat());
     }
 }
 

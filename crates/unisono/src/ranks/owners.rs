@@ -2,6 +2,7 @@
 
 use super::Ranks;
 use crate::exit::Failure;
+use crate::output::numbers::counted;
 use unisono_mesh::Mesh;
 use unisono_mesh::descriptor::Selection;
 use unisono_runtime::Processes;
@@ -45,10 +46,10 @@ impl Ranks {
         let (size, devices) = (self.carriers.get(), mesh.num_devices());
         if devices < size {
             return Err(Failure::input(format!(
-                "the mesh {} has {devices} device{}, and {size} processes were started to carry it: start {devices}, or give the mesh at \
+                "the mesh {} has {}, and {size} processes were started to carry it: start {devices}, or give the mesh at \
                  least {size} devices (--mesh)",
                 mesh.describe(),
-                if devices == 1 { "" } else { "s" }
+                counted(devices, "device")
             )));
         }
         let order = self.order()?;

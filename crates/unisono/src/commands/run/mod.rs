@@ -22,7 +22,7 @@ use serde_json::json;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use unisono_launch::{Caller, Job, Mpirun, drawing, on_path, plan, write_files};
-use unisono_runtime::machine::cores;
+use unisono_runtime::machine::{cores, host_name};
 
 /// Names of MPI's launcher, those that are preferred first.
 const LAUNCHERS: [&str; 4] = ["mpirun-ulfm", "mpirun", "mpiexec", "mpiexec.hydra"];
@@ -161,7 +161,7 @@ fn caller(context: &Context) -> Caller {
     let mut caller = Caller {
         environment: context.environment.variables.clone(),
         directory: context.environment.working_dir.clone(),
-        hostname: hostname(),
+        hostname: host_name(),
         cores: cores(),
         is_root: is_root(),
         mpirun: None,
@@ -173,16 +173,6 @@ fn caller(context: &Context) -> Caller {
     });
     caller.mpirun = found;
     caller
-}
-
-#[cfg(unix)]
-fn hostname() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
-#[cfg(not(unix))]
-fn hostname() -> String {
-    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "localhost".to_string())
 }
 
 #[cfg(unix)]

@@ -11,6 +11,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child as Process, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use unisono_launch::Job;
+use unisono_runtime::machine::host_name;
 
 pub use crate::signals::Stops;
 
@@ -254,7 +255,7 @@ impl Watch<'_> {
         if !self.ours || self.gone.is_some() {
             return;
         }
-        let here = super::hostname();
+        let here = host_name();
         let is_gone = |rank: &usize| {
             let word = self.folder.word(*rank).filter(|word| word.host == here && word.pid > 1);
             let pid = word.and_then(|word| Pid::from_raw(word.pid));
@@ -265,7 +266,7 @@ impl Watch<'_> {
 
     /// Ends ranks of this host that MPI's launcher would leave behind.
     fn kill_ranks(&self) {
-        let here = super::hostname();
+        let here = host_name();
         let words = (0..self.ranks).filter_map(|rank| self.folder.word(rank));
         for word in words.filter(|word| word.host == here && word.pid > 1) {
             if let Some(pid) = Pid::from_raw(word.pid) {

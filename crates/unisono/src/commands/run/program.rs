@@ -4,6 +4,7 @@ use crate::cli::{self, Cli, Command};
 use crate::commands::train::Start;
 use crate::context::Context;
 use crate::exit::Failure;
+use crate::output::numbers::counted;
 use crate::output::{Level, Out};
 use clap::FromArgMatches;
 use std::path::Path;
@@ -160,14 +161,6 @@ fn workers(workers: usize, loaded: &Loaded, job: &Job) -> Result<(), Failure> {
         job.whence,
         counted(ranks, "rank")
     )))
-}
-
-/// `1 device`, `4 devices`.
-fn counted(number: usize, noun: &str) -> String {
-    match number {
-        1 => format!("1 {noun}"),
-        _ => format!("{number} {noun}s"),
-    }
 }
 
 /// The environment that the ranks will see, as far as it matters to a configuration.
