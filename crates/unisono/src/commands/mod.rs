@@ -32,7 +32,7 @@ pub use explain::ExplainArgs;
 pub use export::{ExportDtype, ExportFormat};
 pub use lora::LoraCommand;
 pub use mesh::MeshCommand;
-pub use run::{RunArgs, tt_run};
+pub use run::{RunArgs, helper, tt_run};
 pub use topo::TopoArgs;
 pub use train::LessonArgs;
 

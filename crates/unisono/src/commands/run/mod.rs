@@ -1,10 +1,13 @@
 //! `unisono run`, which is also tt-run: starts a program as several processes under MPI's launcher.
 
 mod banners;
+mod end;
 mod folder;
+mod guard;
 mod options;
 mod process;
 mod program;
+mod rank;
 mod restart;
 
 pub use options::RunArgs;
@@ -16,9 +19,11 @@ use crate::exit::{self, Failure};
 use crate::output::{Level, Out};
 use clap::{CommandFactory, FromArgMatches, Parser};
 use folder::Folder;
+use guard::Guard;
 use process::Ended;
 use program::Child;
 use serde_json::json;
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use unisono_launch::{Caller, Job, Mpirun, drawing, on_path, plan, write_files};
@@ -61,6 +66,17 @@ pub fn tt_run() -> ExitCode {
             context.out.error(&failure);
             failure.code.into()
         }
+    }
+}
+
+/// What a launcher started this process for beside its job, if it did; the whole of this process's life then.
+pub fn helper() -> Option<ExitCode> {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let (name, arguments) = arguments.split_first()?;
+    match name.to_str()? {
+        guard::NAME => Some(guard::stand(arguments)),
+        rank::NAME => Some(rank::run(arguments)),
+        _ => None,
     }
 }
 
@@ -126,8 +142,9 @@ fn attempts(args: &RunArgs, mut child: Child, mut job: Job, context: &Context) -
     let stops = process::Stops::catch()?;
     let original = child.clone();
     for attempt in 1.. {
-        let folder = Folder::new()?;
-        let ended = process::run(&job, child.ours, &folder, &stops)?;
+        let folder = Folder::new(&job)?;
+        let mut guard = Guard::start(&folder);
+        let ended = process::run(&job, child.ours, &folder, &mut guard, &stops)?;
         let failure = match ended {
             Ended::Well => return Ok(exit::OK),
             Ended::Stopped(signal) => return Ok(exit::SIGNAL + signal),
