@@ -58,27 +58,9 @@ pub fn run(cli: &Cli) -> ExitCode {
             return failure.code.into();
         }
     };
-    let result = match &cli.command {
-        Command::Train(args) => train::run(args, &context),
-        Command::Run(args) => run::run(args, &context),
-        Command::Check(args) => check::run(args, &context),
-        Command::Init(args) => init::run(args, &context),
-        Command::Lora { command } => lora::run(command, &context),
-        Command::Devices => devices::run(&context),
-        Command::Mesh { command } => mesh::run(command, &context),
-        Command::Topo(args) => topo::run(args, &context),
-        Command::Schema => schema::run(&context),
-        Command::Tokenizer { command } => tokenizer::run(command, &context),
-        Command::Data { command } => data::run(command, &context),
-        Command::Completions { shell } => completions::run(*shell, &context),
-        Command::Generate(args) => generate::run(args, &context),
-        Command::Chat(args) => chat::run(args, &context),
-        Command::Eval(args) => eval::run(args, &context),
-        Command::Diff(args) => diff::run(args, &context),
-        Command::Export(args) => export::run(args, &context),
-        Command::Inspect(args) => inspect::run(args, &context),
-        Command::Explain(args) => explain::run(args, &context),
-        Command::Bench(args) => bench::run(args, &context),
+    let result = match &context.ranks {
+        Some(_) => ranks::caught(|| command(cli, &context)),
+        None => command(cli, &context),
     };
     let result = result.and_then(|code| match context.out.outcome() {
         // What a run says about itself is not its result: that lies in its folder.
@@ -95,6 +77,32 @@ pub fn run(cli: &Cli) -> ExitCode {
         None => return ended(result, &context),
     };
     result.into()
+}
+
+/// The command itself.
+fn command(cli: &Cli, context: &Context) -> Result<u8, Failure> {
+    match &cli.command {
+        Command::Train(args) => train::run(args, context),
+        Command::Run(args) => run::run(args, context),
+        Command::Check(args) => check::run(args, context),
+        Command::Init(args) => init::run(args, context),
+        Command::Lora { command } => lora::run(command, context),
+        Command::Devices => devices::run(context),
+        Command::Mesh { command } => mesh::run(command, context),
+        Command::Topo(args) => topo::run(args, context),
+        Command::Schema => schema::run(context),
+        Command::Tokenizer { command } => tokenizer::run(command, context),
+        Command::Data { command } => data::run(command, context),
+        Command::Completions { shell } => completions::run(*shell, context),
+        Command::Generate(args) => generate::run(args, context),
+        Command::Chat(args) => chat::run(args, context),
+        Command::Eval(args) => eval::run(args, context),
+        Command::Diff(args) => diff::run(args, context),
+        Command::Export(args) => export::run(args, context),
+        Command::Inspect(args) => inspect::run(args, context),
+        Command::Explain(args) => explain::run(args, context),
+        Command::Bench(args) => bench::run(args, context),
+    }
 }
 
 /// Tells what went wrong, if something did; the exit code says so.

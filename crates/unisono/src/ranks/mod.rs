@@ -5,6 +5,9 @@
 
 mod farewell;
 mod owners;
+mod panics;
+
+pub use panics::caught;
 
 use crate::exit::Failure;
 use crate::output::{Level, Out};
@@ -85,7 +88,11 @@ impl Ranks {
         };
         let mpi = within(settings.timeout, late, || Mpi::open(variables, &world)).map_err(Failure::input)?;
         let link = Link::start(Box::new(mpi), settings).map_err(Failure::running)?;
-        let said = gather(&link, "the start", &said)?;
+        let said = gather(&link, "the start", &said).unwrap_or_else(|failure| {
+            give_way();
+            Out::new(Level::Error, false, false, true).error(&failure);
+            link.abort(i32::from(failure.code))
+        });
         let apart = are_apart(&said);
         let carriers = said.len();
         let ranks = Ranks {
