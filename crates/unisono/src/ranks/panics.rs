@@ -39,7 +39,10 @@ pub fn caught<T>(body: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure
 
 /// A panic in one line.
 fn said(info: &PanicHookInfo<'_>) -> String {
-    let text = info.payload_as_str().unwrap_or("without a word").replace('\n', " ");
+    let payload = info.payload();
+    let text = payload.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    let text = text.unwrap_or("without a word").replace('\n', " ");
     let place = info
         .location()
         .map(|place| format!("{}:{}", place.file(), place.line()));
