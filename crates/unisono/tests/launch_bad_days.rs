@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::launcher::{has_mpirun, launch};
+use common::launcher::{has_mpirun, launch, run};
 use common::mpi::{all_gone, processes};
 use common::{Done, Sandbox, end, signal};
 use std::path::Path;
@@ -239,4 +239,93 @@ fn signals_for_the_ranks_reach_any_program_once() {
     signal(&child, "TERM");
     end(child).ended(143);
     assert_eq!(sandbox.read("got"), "usr1\nterm\n");
+}
+
+#[test]
+fn ranks_that_cannot_be_started_are_told_once_in_our_words() {
+    if !has_mpirun() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    script(
+        &sandbox,
+        "no-name",
+        "echo 'ssh: Could not resolve hostname far: Name or service not known' >&2\nexit 255\n",
+    );
+    script(
+        &sandbox,
+        "no-key",
+        "echo 'root@far: Permission denied (publickey).' >&2\nexit 255\n",
+    );
+    sandbox.write("slot", "rank 0=localhost slot=0\nrank 1=localhost slot=9999\n");
+    script(&sandbox, "prog", "exit 0\n");
+    let far = ["--np", "2", "--hosts", "far,farther"];
+    let agent = |name: &str| format!("--mca plm_rsh_agent {}", sandbox.path(name).display());
+    for (arguments, mpi_args, parts) in [
+        (
+            &far[..],
+            agent("no-name"),
+            [
+                "2 ranks on far and farther could not be started: ",
+                "(ssh: Could not resolve hostname far: ",
+            ],
+        ),
+        (
+            &far,
+            agent("no-key"),
+            ["by ssh without a password", "(root@far: Permission denied (publickey))"],
+        ),
+        (
+            &far,
+            agent("nothing"),
+            [
+                "by which other hosts are reached, is not on this host",
+                "apt install openssh-client",
+            ],
+        ),
+        (
+            &["--np", "2"],
+            "--rankfile slot".to_string(),
+            [
+                "2 ranks could not be started: ",
+                "places rank 1 at slot 9999 of localhost, which has ",
+            ],
+        ),
+        (
+            &["--np", "64"],
+            "--host localhost:2 --map-by slot:NOOVERSUBSCRIBE".to_string(),
+            [
+                "64 ranks could not be started: ",
+                "fewer slots than the 64 that are needed",
+            ],
+        ),
+        (
+            &["--np", "2", "--skip-executable-check"],
+            String::new(),
+            [
+                "2 ranks could not be started: on ",
+                "./no-such-program cannot be started there: No such file",
+            ],
+        ),
+    ] {
+        let program = if mpi_args.is_empty() {
+            "./no-such-program"
+        } else {
+            "./prog"
+        };
+        let words = [&["run"], arguments, &["--mpi-args", &mpi_args, program]].concat();
+        let done = run(&sandbox, &words).ended(1);
+        assert_eq!(done.errors().len(), 1, "{}", done.err);
+        for part in parts {
+            assert!(done.errors()[0].contains(part), "no {part:?} in {}", done.err);
+        }
+        let others = done.err.lines().filter(|line| !line.starts_with("note: ")).count();
+        assert_eq!(others, 1, "{}", done.err);
+        all_gone(&sandbox, GONE);
+    }
+    // All of it is there for whoever asks.
+    let no_key = agent("no-key");
+    let words = [&["run", "-v"], &far[..], &["--mpi-args", &no_key, "./prog"]].concat();
+    let done = run(&sandbox, &words).ended(1);
+    assert!(done.err.contains("ORTE was unable to reliably start"), "{}", done.err);
 }

@@ -9,6 +9,7 @@ mod process;
 mod program;
 mod rank;
 mod restart;
+mod unstarted;
 
 pub use options::RunArgs;
 
@@ -144,7 +145,7 @@ fn attempts(args: &RunArgs, mut child: Child, mut job: Job, context: &Context) -
     for attempt in 1.. {
         let folder = Folder::new(&job)?;
         let mut guard = Guard::start(&folder);
-        let ended = process::run(&job, child.ours, &folder, &mut guard, &stops)?;
+        let ended = process::run(&job, child.ours, context.out.is_verbose(), &folder, &mut guard, &stops)?;
         let failure = match ended {
             Ended::Well => return Ok(exit::OK),
             Ended::Stopped(signal) => return Ok(exit::SIGNAL + signal),

@@ -49,7 +49,14 @@ pub enum Ended {
 ///
 /// # Errors
 /// A launcher that cannot be started.
-pub fn run(job: &Job, ours: bool, folder: &Folder, guard: &mut Guard, stops: &Stops) -> Result<Ended, Failure> {
+pub fn run(
+    job: &Job,
+    ours: bool,
+    shows_all: bool,
+    folder: &Folder,
+    guard: &mut Guard,
+    stops: &Stops,
+) -> Result<Ended, Failure> {
     let mut variables = folder.variables();
     if ours && !std::io::stdout().is_terminal() {
         // MPI's launcher gives the ranks a terminal even where there is none to see their colours.
@@ -85,7 +92,7 @@ pub fn run(job: &Job, ours: bool, folder: &Folder, guard: &mut Guard, stops: &St
         ours,
         ranks: job.ranks.len(),
         folder,
-        banners: Banners::default(),
+        banners: Banners::new(shows_all),
         partial: Vec::new(),
         shown: 0,
         stop: None,
@@ -262,9 +269,9 @@ impl Watch<'_> {
         }
     }
 
-    /// Ends the job where a rank has failed and MPI's launcher does not do it by itself.
+    /// Ends the job where a rank has failed, or a host is out of reach, and MPI's launcher does not do it by itself.
     fn look_for_end(&mut self) {
-        if !self.lets_go_on || self.ours || self.folder.first_end().is_none() {
+        if !self.lets_go_on || self.banners.reasons.is_empty() && self.folder.first_end().is_none() {
             return;
         }
         let now = Instant::now();

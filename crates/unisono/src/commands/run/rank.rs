@@ -2,9 +2,8 @@
 //!
 //! MPI's launchers do not always say which rank ended a job, nor how: Open MPI loses its message often, MPICH has none.
 
-use crate::exit::{self, Failure};
+use crate::exit;
 use crate::launched::FOLDER;
-use crate::output::{Level, Out};
 use crate::signals;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
@@ -39,6 +38,8 @@ pub struct RankEnd {
     pub code: u8,
     /// Whether a signal ended it.
     pub by_signal: bool,
+    /// Why it could not be started, where that is so.
+    pub unstarted: Option<String>,
 }
 
 /// The words by which a rank runs `words` as a child.
@@ -59,15 +60,15 @@ pub fn run(arguments: &[OsString]) -> ExitCode {
     let [program, arguments @ ..] = arguments else {
         return exit::INPUT.into();
     };
-    let code = match child(Command::new(program).args(arguments)) {
+    match child(Command::new(program).args(arguments)) {
         Ok(status) => leave(status),
         Err(error) => {
-            let message = format!("{} cannot be started: {error}", program.to_string_lossy());
-            Out::new(Level::Error, false, false, true).error(&Failure::running(message));
-            leave(ExitStatus::from_raw(i32::from(NO_PROGRAM) << 8))
+            let why = format!("{} cannot be started there: {error}", program.to_string_lossy());
+            note("start", NO_PROGRAM, &why);
+            NO_PROGRAM
         }
-    };
-    code.into()
+    }
+    .into()
 }
 
 /// Until the program has ended.
@@ -111,30 +112,41 @@ fn child(command: &mut Command) -> std::io::Result<ExitStatus> {
     }
 }
 
-/// Leaves word of a bad end, unless another rank was first; gives the exit code.
+/// Leaves word of an end that is bad; gives the exit code.
 fn leave(status: ExitStatus) -> u8 {
     let (code, how) = match (status.code(), status.signal()) {
         (Some(code), _) => (code as u8, "exit"),
         (None, signal) => (exit::SIGNAL + signal.unwrap_or_default() as u8, "signal"),
     };
+    if code != exit::OK {
+        note(how, code, "");
+    }
+    code
+}
+
+/// Leaves word of a bad end, unless another rank was first.
+fn note(how: &str, code: u8, why: &str) {
     let rank = NUMBERS.iter().find_map(|name| std::env::var(name).ok());
-    if let (false, Some(rank), Some(folder)) = (code == exit::OK, rank, std::env::var_os(FOLDER)) {
+    if let (Some(rank), Some(folder)) = (rank, std::env::var_os(FOLDER)) {
         let folder = Path::new(&folder);
         let own = folder.join(format!("{FILE}-{rank}"));
-        let text = format!("{rank} {how} {code} {}\n", host_name());
+        let text = format!("{rank} {how} {code} {}\n{why}", host_name());
         // The name goes to the first, and never to half a text. What cannot be written is not known then.
         let _ = std::fs::write(&own, text).and_then(|()| std::fs::hard_link(&own, folder.join(FILE)));
     }
-    code
 }
 
 /// The first bad end that ranks of this host have left word of in a launcher's folder.
 pub fn read(folder: &Path) -> Option<RankEnd> {
     let text = std::fs::read_to_string(folder.join(FILE)).ok()?;
-    let mut words = text.split_whitespace();
+    let (first, why) = text.split_once('\n')?;
+    let mut words = first.split_whitespace();
+    let rank = words.next()?.parse().ok()?;
+    let how = words.next()?;
     Some(RankEnd {
-        rank: words.next()?.parse().ok()?,
-        by_signal: words.next()? == "signal",
+        rank,
+        by_signal: how == "signal",
+        unstarted: (how == "start").then(|| why.to_string()),
         code: words.next()?.parse().ok()?,
         host: words.next()?.to_string(),
     })
