@@ -3,7 +3,7 @@
 use crate::cli::Common;
 use crate::exit::Failure;
 use crate::output::{Level, Out};
-use crate::ranks::{self, Ranks};
+use crate::ranks::{self, Prints, Ranks};
 use unisono_kernels::isa::Isa;
 use unisono_train::config::Environment;
 
@@ -40,8 +40,10 @@ impl Context {
                 let prints = ranks.are_one_program().and(prints);
                 // From here on all processes end together, with one message.
                 match prints.unwrap_or_else(|failure| ranks.farewell(&failure, &out)) {
-                    true => out,
-                    false => out.silenced(),
+                    Prints::Alone => out,
+                    Prints::Result => out.of_rank(ranks.rank(), true),
+                    Prints::Beside => out.of_rank(ranks.rank(), false),
+                    Prints::Nothing => out.silenced(),
                 }
             }
             None => out,

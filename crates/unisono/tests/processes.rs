@@ -202,8 +202,28 @@ fn output_comes_once_unless_more_is_asked_for() {
         let done = mpi::run_parts(&s, &[part.with("UNISONO_LOG_RANKS", ranks)]).ended(0);
         let expected = if run == "again" { 2 } else { 1 };
         assert_eq!(count(&done.out, "step 8/8"), expected, "{}", done.out);
+        // Lines of another rank say so, and none of the first's.
+        let of_other = done.out.lines().filter(|line| line.starts_with("[rank 1] "));
+        assert_eq!(
+            of_other.filter(|line| line.contains("step 8/8")).count(),
+            1,
+            "{}",
+            done.out
+        );
+        let of_first = done.out.lines().filter(|line| !line.contains("[rank 1] ")).count();
+        assert_eq!(of_first == 0, ranks == "1", "{}", done.out);
         assert_eq!(s.steps(run), (1..=8).collect::<Vec<u64>>());
     }
+    // For machines there is one object, and what others print goes the other way.
+    for (ranks, beside) in [("0", 0), ("1", 0), ("all", 1), ("1,0", 1)] {
+        let part = mpi::Part::new(2, "generate --json --run run --mesh tp=2 -n 4 --prompt The");
+        let done = mpi::run_parts(&s, &[part.with("UNISONO_LOG_RANKS", ranks)]).ended(0);
+        assert!(done.json().is_object(), "{}", done.out);
+        assert_eq!(count(&done.err, "[rank 1] {"), beside, "{}", done.err);
+    }
+    // So it is where all fail.
+    let done = mpi::run(&s, 2, "generate --json --run nowhere --mesh tp=2 --prompt The").ended(2);
+    assert_eq!(done.json()["exit_code"], 2, "{}", done.out);
     let part = mpi::Part::new(2, "train -c run.yaml --mesh dp=2").with("UNISONO_LOG_RANKS", "most");
     let done = mpi::run_parts(&s, &[part]).ended(2);
     assert_eq!(done.errors().len(), 1, "{}", done.err);

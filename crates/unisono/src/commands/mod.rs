@@ -110,13 +110,7 @@ fn ended(result: Result<u8, Failure>, context: &Context) -> ExitCode {
     match result {
         Ok(code) => code.into(),
         Err(failure) => {
-            if context.out.is_json() {
-                let problems: Vec<&str> = failure.message.lines().collect();
-                context
-                    .out
-                    .json(&serde_json::json!({"exit_code": failure.code, "errors": problems}));
-            }
-            context.out.error(&failure);
+            context.out.failure(&failure);
             failure.code.into()
         }
     }

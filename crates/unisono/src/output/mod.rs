@@ -72,7 +72,27 @@ pub struct Out {
     color: bool,
     /// Whether another process of the run prints what this one would.
     silent: bool,
+    /// Of a process that prints beside the first.
+    mark: Option<Mark>,
     failed: RefCell<Option<std::io::Error>>,
+}
+
+/// What stands before the lines of a process.
+struct Mark {
+    text: String,
+    /// Whether they go to standard error.
+    apart: bool,
+    /// A line whose end has not come yet.
+    open: RefCell<String>,
+}
+
+impl Drop for Out {
+    fn drop(&mut self) {
+        let is_open = |mark: &Mark| !mark.open.borrow().is_empty();
+        if self.mark.as_ref().is_some_and(is_open) {
+            self.write("\n");
+        }
+    }
 }
 
 impl Out {
@@ -84,18 +104,33 @@ impl Out {
             json,
             color,
             silent: false,
+            mark: None,
             failed: RefCell::new(None),
         }
     }
 
     /// The same with nothing but errors: another process prints the rest.
-    pub fn silenced(self) -> Out {
-        Out {
-            silent: true,
-            level: Level::Error,
-            quiet: true,
-            ..self
-        }
+    pub fn silenced(mut self) -> Out {
+        (self.silent, self.level, self.quiet) = (true, Level::Error, true);
+        self
+    }
+
+    /// The same with `[rank N] ` before every line but those of errors, which name their rank. A `result` goes to standard output; otherwise, where
+    /// that holds one object for machines, to standard error.
+    pub fn of_rank(mut self, rank: usize, result: bool) -> Out {
+        let mark = Mark {
+            text: format!("[rank {rank}] "),
+            apart: self.json && !result,
+            open: RefCell::default(),
+        };
+        // The object itself is read by machines.
+        self.mark = (!self.json || mark.apart).then_some(mark);
+        self
+    }
+
+    /// Whether a bar can be drawn where others print too.
+    pub fn draws(&self) -> bool {
+        self.mark.is_none()
     }
 
     /// Whether the result is asked for as JSON.
@@ -165,6 +200,16 @@ impl Out {
         }
     }
 
+    /// The failure that ends the command, for people and for machines, whoever else prints.
+    pub fn failure(&self, failure: &Failure) {
+        if self.json {
+            let problems: Vec<&str> = failure.message.lines().collect();
+            let object = serde_json::json!({"exit_code": failure.code, "errors": problems});
+            self.put(&format!("{object}\n"));
+        }
+        self.error(failure);
+    }
+
     /// `text` in bold, on a terminal.
     pub fn bold(&self, text: &str) -> String {
         match self.color && std::io::stdout().is_terminal() {
@@ -219,12 +264,39 @@ impl Out {
             true => format!("\x1b[{color}m{word}\x1b[0m"),
             false => word.to_string(),
         };
+        let mark = self.mark.as_ref().filter(|_| level > Level::Error);
+        let mark = mark.map_or("", |mark| &mark.text);
         // Where standard error is closed there is nobody to tell.
-        let _ = writeln!(stderr, "{word}{line}");
+        let _ = writeln!(stderr, "{mark}{word}{line}");
     }
 
     fn write(&self, text: &str) {
-        if self.silent || self.failed.borrow().is_some() {
+        if self.silent {
+            return;
+        }
+        let Some(mark) = &self.mark else {
+            return self.put(text);
+        };
+        // Whole lines, or those of several processes would mix.
+        let mut open = mark.open.borrow_mut();
+        open.push_str(text);
+        let Some(end) = open.rfind('\n') else { return };
+        let rest = open.split_off(end + 1);
+        let lines: String = open
+            .split_inclusive('\n')
+            .map(|line| format!("{}{line}", mark.text))
+            .collect();
+        *open = rest;
+        match mark.apart {
+            // Where standard error is closed there is nobody to tell.
+            true => drop(std::io::stderr().lock().write_all(lines.as_bytes())),
+            false => self.put(&lines),
+        }
+    }
+
+    /// Writes to standard output.
+    fn put(&self, text: &str) {
+        if self.failed.borrow().is_some() {
             return;
         }
         let mut stdout = std::io::stdout().lock();

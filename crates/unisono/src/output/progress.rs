@@ -42,7 +42,7 @@ impl<'a> Progress<'a> {
         let is_terminal = std::io::stderr().is_terminal();
         let mode = match config.training.progress {
             _ if out.is_quiet() || out.is_json() => Mode::Off,
-            Mode::Auto | Mode::Bar if is_terminal => Mode::Bar,
+            Mode::Auto | Mode::Bar if is_terminal && out.draws() => Mode::Bar,
             Mode::Auto | Mode::Bar => Mode::Lines,
             other => other,
         };

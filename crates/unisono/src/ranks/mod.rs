@@ -337,24 +337,44 @@ pub fn refuse(error: &clap::Error) -> ! {
     error.exit()
 }
 
-/// Which ranks print: of `UNISONO_LOG_RANKS`, `all` or a list; the first alone otherwise.
+/// What a rank prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prints {
+    /// All, as one program would: the first rank.
+    Alone,
+    /// All, by its number: another rank, where the first prints nothing.
+    Result,
+    /// All, by its number, beside a rank before it.
+    Beside,
+    /// Errors.
+    Nothing,
+}
+
+/// What `rank` prints: by `UNISONO_LOG_RANKS`, `all` or a list; the first alone otherwise.
 ///
 /// # Errors
 /// A list that is none.
-pub fn prints(rank: usize, variables: &BTreeMap<String, String>) -> Result<bool, Failure> {
+pub fn prints(rank: usize, variables: &BTreeMap<String, String>) -> Result<Prints, Failure> {
     let wrong = |value: &str| {
         Failure::input(format!(
             "UNISONO_LOG_RANKS is `{value}`; `all` or ranks such as `0,2` were expected"
         ))
     };
-    match variables.get("UNISONO_LOG_RANKS").map(|value| value.trim()) {
-        None | Some("") => Ok(rank == 0),
-        Some("all") => Ok(true),
+    let (is_shown, first) = match variables.get("UNISONO_LOG_RANKS").map(|value| value.trim()) {
+        None | Some("") => (rank == 0, 0),
+        Some("all") => (true, 0),
         Some(value) => {
             let ranks: Result<Vec<usize>, _> = value.split(',').map(|rank| rank.trim().parse()).collect();
-            Ok(ranks.map_err(|_| wrong(value))?.contains(&rank))
+            let ranks = ranks.map_err(|_| wrong(value))?;
+            (ranks.contains(&rank), ranks.iter().copied().min().unwrap_or(0))
         }
-    }
+    };
+    Ok(match rank {
+        _ if !is_shown => Prints::Nothing,
+        0 => Prints::Alone,
+        rank if rank == first => Prints::Result,
+        _ => Prints::Beside,
+    })
 }
 
 fn gather<T: Serialize + serde::de::DeserializeOwned>(
