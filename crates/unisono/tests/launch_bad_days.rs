@@ -115,18 +115,26 @@ fn a_launcher_that_is_killed_takes_any_program_with_it() {
         return;
     }
     let sandbox = Sandbox::new();
-    // A child that MPI's launcher does not know of, in a group of its own, and ranks that do not end when they are asked to.
+    // A child that MPI's launcher does not know of, in a group of its own, and ranks that do not end when they are asked to, and speak
+    // without end to nobody.
     script(
         &sandbox,
         "prog",
-        "trap '' TERM INT\nsetsid sleep 600 &\necho x > up-$OMPI_COMM_WORLD_RANK\nwhile true; do sleep 1; done\n",
+        "trap '' TERM INT\nsetsid sleep 600 &\necho x > up-${1:-0}-$OMPI_COMM_WORLD_RANK\n\
+         while true; do echo some; echo words >&2; sleep 0.05; done\n",
     );
-    let child = start(&sandbox, &["run", "--np", "2", "./prog"]);
-    let pid = child.id();
-    sandbox.wait_for("up-0");
-    sandbox.wait_for("up-1");
-    signal(&child, "KILL");
-    nothing_left(&sandbox, pid, &end(child), 1);
+    // The second way Open MPI's files are its own affair, as with hosts: it must get to tidy up.
+    for (index, mpi_args) in ["", "--host localhost:2"].into_iter().enumerate() {
+        let child = start(
+            &sandbox,
+            &["run", "--np", "2", "--mpi-args", mpi_args, "./prog", &index.to_string()],
+        );
+        let pid = child.id();
+        sandbox.wait_for(&format!("up-{index}-0"));
+        sandbox.wait_for(&format!("up-{index}-1"));
+        signal(&child, "KILL");
+        nothing_left(&sandbox, pid, &end(child), 1);
+    }
 }
 
 #[test]

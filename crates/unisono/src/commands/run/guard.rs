@@ -5,9 +5,12 @@
 use super::folder::{Folder, lives};
 use crate::exit::{self, Failure};
 use crate::output::{Level, Out};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::time::Timespec;
 use std::ffi::OsString;
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child as Process, Command, ExitCode, Stdio};
@@ -99,11 +102,26 @@ pub fn stand(arguments: &[OsString]) -> ExitCode {
     exit::FAILED.into()
 }
 
+/// Takes what there is in a pipe.
+fn empty(pipe: &mut File) {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut bytes = [0; 65_536];
+    while poll(&mut [PollFd::new(pipe, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0) {
+        if !pipe.read(&mut bytes).is_ok_and(|len| len > 0) {
+            return;
+        }
+    }
+}
+
 /// Ends the job: on all hosts through MPI's launcher, and what is left on this one.
 fn end(mpirun: Pid, folder: &Folder) {
-    let is_gone = |within: Duration| {
+    // Nobody reads any more what it and the ranks say, and a write that fails makes Open MPI crash before it has tidied up.
+    let open = |fd: u32| File::open(format!("/proc/{}/fd/{fd}", mpirun.as_raw_nonzero())).ok();
+    let mut pipes: Vec<File> = [1, 2].into_iter().filter_map(open).collect();
+    let mut is_gone = |within: Duration| {
         let start = Instant::now();
         while lives(mpirun) {
+            pipes.iter_mut().for_each(empty);
             if start.elapsed() > within {
                 return false;
             }
