@@ -39,6 +39,8 @@ struct Use {
     rows: Rows,
     /// Sequences of each device's share that were pushed.
     done: usize,
+    /// When the last of them was: greater is later.
+    last: u64,
 }
 
 impl Use {
@@ -276,6 +278,7 @@ impl Leaf {
             accumulator.grow(weight.device(), needed, size)?;
         }
         accumulator.done += rows.count;
+        accumulator.last = weight.device().next_id();
         self.ready.borrow_mut().take();
         Ok(Target {
             buffer: accumulator.memory.r(),
@@ -302,6 +305,7 @@ impl Leaf {
             slots,
             rows: Rows { skip: 0, ..*rows },
             done: 0,
+            last: 0,
         })
     }
 
@@ -358,43 +362,34 @@ pub fn sync_gradients(leaves: &[&Tensor]) -> Result<()> {
 const BUCKET: u64 = 16 << 20;
 
 /// Finishes the accumulators of `leaves` over the devices, bucket by bucket, beside the backward pass that still runs: a bucket waits for
-/// the commands that add to it, and for no others. The backward pass ends with the first layers, so theirs come last.
+/// the commands that add to it, and for no others. What the backward pass pushed on last comes last.
 fn sum_over_devices(leaves: &[&Tensor]) -> Result<()> {
-    let mut bucket: Vec<AllReduce> = Vec::new();
-    let mut bytes = 0;
-    let issue = |device: &MeshDevice, bucket: &mut Vec<AllReduce>| -> Result<()> {
-        match bucket.len() {
-            0 => {}
-            1 => device.runtime().issue_transfer(bucket.remove(0))?,
-            _ => {
-                let parts = std::mem::take(bucket).into();
-                device.runtime().issue_transfer(Bucket { parts })?;
-            }
-        }
-        Ok(())
-    };
-    for tensor in leaves.iter().rev() {
+    let mut sums: Vec<(u64, AllReduce)> = Vec::new();
+    for tensor in leaves {
         let Some(leaf) = &tensor.inner.leaf else { continue };
         for accumulator in leaf.uses.borrow().iter().filter(|u| u.done > 0) {
-            let Some(sum) = unfinished(tensor, leaf, accumulator)? else {
-                continue;
-            };
-            if bucket.first().is_some_and(|first| first.axis != sum.axis) {
-                issue(tensor.device(), &mut bucket)?;
-                bytes = 0;
-            }
-            bytes += sum.from.bytes();
-            bucket.push(sum);
-            if bytes >= BUCKET {
-                issue(tensor.device(), &mut bucket)?;
-                bytes = 0;
-            }
+            let sum = unfinished(tensor, leaf, accumulator)?;
+            sums.extend(sum.map(|sum| (accumulator.last, sum)));
         }
     }
-    match leaves.first() {
-        Some(tensor) => issue(tensor.device(), &mut bucket),
-        None => Ok(()),
+    sums.sort_by_key(|(last, _)| *last);
+    let Some(runtime) = leaves.first().map(|tensor| tensor.device().runtime()) else {
+        return Ok(());
+    };
+    let mut rest = sums.into_iter().map(|(_, sum)| sum).peekable();
+    while let Some(first) = rest.next() {
+        let (axis, mut bytes) = (first.axis, first.from.bytes());
+        let mut bucket = vec![first];
+        while let Some(next) = rest.next_if(|next| bytes < BUCKET && next.axis == axis) {
+            bytes += next.from.bytes();
+            bucket.push(next);
+        }
+        match bucket.len() {
+            1 => runtime.issue_transfer(bucket.remove(0))?,
+            _ => runtime.issue_transfer(Bucket { parts: bucket.into() })?,
+        }
     }
+    Ok(())
 }
 
 /// What is left to add over the devices of an accumulator; nothing where each has the whole batch.

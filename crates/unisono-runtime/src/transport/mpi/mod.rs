@@ -38,7 +38,7 @@ impl Mpi {
         if (world.source, loaded.family) == (Source::Pmi, Family::OpenMpi) && world.size > 1 && !slurm {
             return Err(TransportError::World(at_odds(&loaded, world, (0, 1))));
         }
-        let mut engine = start(&loaded)?;
+        let mut engine = start(&loaded, environment)?;
         let alone = world.source == Source::Alone;
         if !alone && (engine.rank(), engine.size()) != (world.rank, world.size) {
             let seen = (engine.rank(), engine.size());
@@ -69,13 +69,22 @@ impl Mpi {
     }
 }
 
-fn start(loaded: &Loaded) -> Result<Box<dyn Transport>, TransportError> {
+/// How Open MPI divides long messages over TCP, in bytes: an answer to what another process wants to send waits behind a part and not
+/// behind the whole of what is sent to it. With the parts of 2 GB that are Open MPI's default the two directions of a line are used in turn.
+const TCP_PARTS: (&str, &str) = ("OMPI_MCA_btl_tcp_rdma_pipeline_frag_size", "524288");
+
+fn start(loaded: &Loaded, environment: &BTreeMap<String, String>) -> Result<Box<dyn Transport>, TransportError> {
     let Loaded { library, family, found } = loaded;
     let name = format!("{} ({})", found.version, found.library);
     let absent = |reason: String| TransportError::Absent(format!("{name} lacks a function: {reason}"));
     // SAFETY (both): the library is of the family, and stays loaded until the process ends.
     Ok(match family {
         Family::OpenMpi => {
+            let (name_of_parts, parts) = TCP_PARTS;
+            if !environment.contains_key(name_of_parts) {
+                // SAFETY: MPI, the only foreign code that reads the environment, is not initialised, and Rust's own readers take a lock.
+                unsafe { std::env::set_var(name_of_parts, parts) };
+            }
             // SAFETY: see above.
             let functions = unsafe { Functions::open_mpi(library) }.map_err(absent)?;
             Box::new(Engine::start(functions, name)?)
