@@ -63,6 +63,8 @@ pub struct Job {
     pub mpirun_found: bool,
     /// Its arguments before those of the ranks.
     pub mpi_args: Vec<String>,
+    /// Whether it is sure that all ranks run on the launcher's host.
+    pub is_here: bool,
     /// The folder that it is started in.
     pub directory: PathBuf,
     /// Variables of the caller that it must not see.
@@ -156,6 +158,16 @@ fn build(request: &Request, caller: &Caller, findings: &mut Findings) -> Option<
         Some(mpirun) => (mpirun.clone(), true),
         None => (Mpirun::absent(), false),
     };
+    let is_this = |host: &String| *host == caller.hostname || host == "localhost";
+    let is_here = match draft
+        .ranks
+        .iter()
+        .map(|rank| rank.host.as_ref())
+        .collect::<Option<Vec<_>>>()
+    {
+        Some(hosts) => hosts.into_iter().all(is_this),
+        None => args.is_local(&draft, caller),
+    };
     let mpi_args = args.finish(&draft, &launcher, request, caller, findings);
     Some(Job {
         ranks: draft.ranks,
@@ -163,6 +175,7 @@ fn build(request: &Request, caller: &Caller, findings: &mut Findings) -> Option<
         mpirun: launcher,
         mpirun_found: found,
         mpi_args,
+        is_here,
         directory: caller.directory.clone(),
         unset: env::unset(caller, draft.keeps_descriptor),
         files: draft.files,

@@ -263,11 +263,7 @@ impl Args {
     ) -> Vec<String> {
         let ranks = draft.ranks.len();
         let is_open = launcher.flavour == Flavour::OpenMpi;
-        let is_local = matches!(draft.placement, Placement::Here)
-            && self.rankfile.is_none()
-            && self.hostfile.is_none()
-            && self.hosts.is_empty()
-            && !caller.has_allocation();
+        let is_local = self.is_local(draft, caller);
         if is_local && ranks > caller.cores {
             let message = format!(
                 "{ranks} ranks share {} {}: they take turns",
@@ -327,6 +323,15 @@ impl Args {
         }
         words.extend(self.words);
         words
+    }
+
+    /// Whether nothing names a host: then all ranks are on this one.
+    pub(crate) fn is_local(&self, draft: &Draft, caller: &Caller) -> bool {
+        matches!(draft.placement, Placement::Here)
+            && self.rankfile.is_none()
+            && self.hostfile.is_none()
+            && self.hosts.is_empty()
+            && !caller.has_allocation()
     }
 
     /// Whether a host gets more ranks than Open MPI would give it by itself.

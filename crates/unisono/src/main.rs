@@ -14,6 +14,9 @@ mod signals;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if let Some(code) = commands::helper() {
+        return code;
+    }
     signals::let_writes_fail();
     if launched::is_tt_run() {
         return commands::tt_run();

@@ -142,6 +142,22 @@ impl Stops {
     }
 }
 
+/// Lives on through the signals that end a job, which reach a child of this process too. The child has them as this process had.
+///
+/// # Errors
+/// A system that refuses.
+#[cfg(unix)]
+pub fn outlast() -> std::io::Result<()> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    for signal in [SIGINT, SIGTERM, SIGHUP]
+        .into_iter()
+        .filter(|signal| !is_ignored(*signal))
+    {
+        signal_hook::flag::register(signal, Arc::default())?;
+    }
+    Ok(())
+}
+
 #[cfg(unix)]
 fn refused(error: std::io::Error) -> Failure {
     Failure::running(format!("signals cannot be caught: {error}"))

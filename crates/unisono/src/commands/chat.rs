@@ -94,7 +94,7 @@ fn heard(is_terminal: bool, context: &Context) -> Result<Option<Vec<u8>>, Failur
         None => read(),
         Some(ranks) => {
             let own = if ranks.rank() == 0 { read()? } else { None };
-            ranks.of_first("the next message of the user", &own)
+            ranks.of_user("the next message of the user", &own)
         }
     }
 }

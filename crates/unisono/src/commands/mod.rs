@@ -32,7 +32,7 @@ pub use explain::ExplainArgs;
 pub use export::{ExportDtype, ExportFormat};
 pub use lora::LoraCommand;
 pub use mesh::MeshCommand;
-pub use run::{RunArgs, tt_run};
+pub use run::{RunArgs, helper, tt_run};
 pub use topo::TopoArgs;
 pub use train::LessonArgs;
 
@@ -62,27 +62,9 @@ pub fn run(cli: &Cli) -> ExitCode {
     if let (Some(failure), Some(ranks)) = (refused, &context.ranks) {
         ranks.farewell(&failure, &context.out);
     }
-    let result = match &cli.command {
-        Command::Train(args) => train::run(args, &context),
-        Command::Run(args) => run::run(args, &context),
-        Command::Check(args) => check::run(args, &context),
-        Command::Init(args) => init::run(args, &context),
-        Command::Lora { command } => lora::run(command, &context),
-        Command::Devices => devices::run(&context),
-        Command::Mesh { command } => mesh::run(command, &context),
-        Command::Topo(args) => topo::run(args, &context),
-        Command::Schema => schema::run(&context),
-        Command::Tokenizer { command } => tokenizer::run(command, &context),
-        Command::Data { command } => data::run(command, &context),
-        Command::Completions { shell } => completions::run(*shell, &context),
-        Command::Generate(args) => generate::run(args, &context),
-        Command::Chat(args) => chat::run(args, &context),
-        Command::Eval(args) => eval::run(args, &context),
-        Command::Diff(args) => diff::run(args, &context),
-        Command::Export(args) => export::run(args, &context),
-        Command::Inspect(args) => inspect::run(args, &context),
-        Command::Explain(args) => explain::run(args, &context),
-        Command::Bench(args) => bench::run(args, &context),
+    let result = match &context.ranks {
+        Some(_) => ranks::caught(|| command(cli, &context)),
+        None => command(cli, &context),
     };
     let result = result.and_then(|code| match context.out.outcome() {
         // What a run says about itself is not its result: that lies in its folder.
@@ -132,6 +114,32 @@ pub fn together(command: &Command, processes: usize) -> Result<(), Failure> {
         "`unisono {name}` is for one process, and {processes} were asked for: run it by itself, without a launcher. Several processes \
          carry train, generate, chat, eval and `bench collectives`"
     )))
+}
+
+/// The command itself.
+fn command(cli: &Cli, context: &Context) -> Result<u8, Failure> {
+    match &cli.command {
+        Command::Train(args) => train::run(args, context),
+        Command::Run(args) => run::run(args, context),
+        Command::Check(args) => check::run(args, context),
+        Command::Init(args) => init::run(args, context),
+        Command::Lora { command } => lora::run(command, context),
+        Command::Devices => devices::run(context),
+        Command::Mesh { command } => mesh::run(command, context),
+        Command::Topo(args) => topo::run(args, context),
+        Command::Schema => schema::run(context),
+        Command::Tokenizer { command } => tokenizer::run(command, context),
+        Command::Data { command } => data::run(command, context),
+        Command::Completions { shell } => completions::run(*shell, context),
+        Command::Generate(args) => generate::run(args, context),
+        Command::Chat(args) => chat::run(args, context),
+        Command::Eval(args) => eval::run(args, context),
+        Command::Diff(args) => diff::run(args, context),
+        Command::Export(args) => export::run(args, context),
+        Command::Inspect(args) => inspect::run(args, context),
+        Command::Explain(args) => explain::run(args, context),
+        Command::Bench(args) => bench::run(args, context),
+    }
 }
 
 /// Tells what went wrong, if something did; the exit code says so.

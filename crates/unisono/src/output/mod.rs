@@ -117,6 +117,11 @@ impl Out {
         self.quiet
     }
 
+    /// Whether details are asked for.
+    pub fn is_verbose(&self) -> bool {
+        self.level >= Level::Debug
+    }
+
     /// A line that accompanies the result: left out with `--quiet` and `--json`.
     pub fn say(&self, line: impl Display) {
         if !self.quiet && !self.json {

@@ -5,7 +5,10 @@
 
 mod farewell;
 mod owners;
+mod panics;
 pub mod variables;
+
+pub use panics::caught;
 
 use crate::exit::Failure;
 use crate::output::{Level, Out};
@@ -81,7 +84,11 @@ impl Ranks {
         };
         let mpi = within(settings.timeout, late, || Mpi::open(variables, &world)).map_err(Failure::input)?;
         let link = Link::start(Box::new(mpi), settings).map_err(Failure::running)?;
-        let said = gather(&link, "the start", &said)?;
+        let said = gather(&link, "the start", &said).unwrap_or_else(|failure| {
+            give_way();
+            Out::new(Level::Error, false, false, true).error(&failure);
+            link.abort(i32::from(failure.code))
+        });
         let apart = are_apart(&said);
         let carriers = said.len();
         let ranks = Ranks {
@@ -190,12 +197,24 @@ impl Ranks {
         Ok((0..own.len()).map(largest).collect())
     }
 
-    /// What the first process has read from its user; the others' own is not looked at. The user may take any time, as long as all
-    /// processes live.
+    /// What the first process has; the others' own is not looked at.
+    ///
+    /// # Errors
+    /// Processes that do not come.
+    pub fn of_first<T: Serialize + serde::de::DeserializeOwned>(
+        &self,
+        what: &'static str,
+        own: &T,
+    ) -> Result<T, Failure> {
+        let mut all = gather(&self.link, what, own)?;
+        Ok(all.swap_remove(self.speaker()))
+    }
+
+    /// What the user says to the first process, who may take any time, as long as all processes live.
     ///
     /// # Errors
     /// Processes that are lost.
-    pub fn of_first<T: Serialize + serde::de::DeserializeOwned>(
+    pub fn of_user<T: Serialize + serde::de::DeserializeOwned>(
         &self,
         what: &'static str,
         own: &T,
@@ -214,8 +233,7 @@ impl Ranks {
     /// # Errors
     /// Processes that do not come.
     pub fn folder_of_first(&self, own: &Path) -> Result<PathBuf, Failure> {
-        let mut all = gather(&self.link, "the choice of a folder", &own.to_path_buf())?;
-        Ok(all.swap_remove(self.speaker()))
+        self.of_first("the choice of a folder", &own.to_path_buf())
     }
 
     /// Waits for all processes.

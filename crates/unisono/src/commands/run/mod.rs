@@ -1,12 +1,16 @@
 //! `unisono run`, which is also tt-run: starts a program as several processes under MPI's launcher.
 
 mod banners;
+mod end;
 mod folder;
+mod guard;
 mod keyboard;
 mod options;
 mod process;
 mod program;
+mod rank;
 mod restart;
+mod unstarted;
 
 pub use options::RunArgs;
 
@@ -19,9 +23,11 @@ use crate::output::{Level, Out};
 use crate::ranks::{self, variables};
 use clap::{CommandFactory, FromArgMatches, Parser};
 use folder::Folder;
+use guard::Guard;
 use process::Ended;
 use program::Child;
 use serde_json::json;
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use unisono_launch::{Caller, Job, Mpirun, drawing, on_path, plan, write_files};
@@ -85,6 +91,17 @@ pub fn twice(processes: usize) -> Failure {
     Failure::input(format!(
         "the launcher starts ranks by itself, and {processes} processes were started for it: run it once, without another launcher"
     ))
+}
+
+/// What a launcher started this process for beside its job, if it did; the whole of this process's life then.
+pub fn helper() -> Option<ExitCode> {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let (name, arguments) = arguments.split_first()?;
+    match name.to_str()? {
+        guard::NAME => Some(guard::stand(arguments)),
+        rank::NAME => Some(rank::run(arguments)),
+        _ => None,
+    }
 }
 
 /// Start a program as several processes under MPI's launcher, as tt-run of tt-metal does.
@@ -156,8 +173,9 @@ fn attempts(args: &RunArgs, mut child: Child, mut job: Job, context: &Context) -
         rank.environment.extend(line);
     }
     for attempt in 1.. {
-        let folder = Folder::new()?;
-        let ended = process::run(&job, child.ours, &folder, &stops)?;
+        let folder = Folder::new(&job)?;
+        let mut guard = Guard::start(&folder);
+        let ended = process::run(&job, child.ours, context.out.is_verbose(), &folder, &mut guard, &stops)?;
         let failure = match ended {
             Ended::Well => return Ok(exit::OK),
             Ended::Stopped(signal) => return Ok(exit::SIGNAL + signal),

@@ -1,8 +1,11 @@
 //! MPI's launcher as a child process: started in a process group of its own, watched, stopped in order, always reaped.
 
-use super::banners::{Banners, Cause};
+use super::banners::Banners;
+use super::end::End;
 use super::folder::Folder;
+use super::guard::Guard;
 use super::keyboard::Keyboard;
+use super::rank;
 use crate::exit::{self, Failure};
 use crate::launched::TERMINAL;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -12,7 +15,7 @@ use std::io::{IsTerminal, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child as Process, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
-use unisono_launch::Job;
+use unisono_launch::{Flavour, Job};
 use unisono_runtime::machine::host_name;
 
 pub use crate::signals::Stops;
@@ -26,11 +29,10 @@ const TICK: Timespec = Timespec {
 const ORDERLY: Duration = Duration::from_secs(30);
 /// How long MPI's launcher may take to end its ranks.
 const FORCED: Duration = Duration::from_secs(10);
+/// How long the other ranks may take to end by themselves once one has failed.
+const FOLLOWS: Duration = Duration::from_secs(1);
 /// How long standard error may stay open once the launcher has ended: a stray grandchild could hold it.
 const DRAIN: Duration = Duration::from_millis(500);
-
-/// Exit codes that stand for a signal; MPI's launchers have larger ones of their own.
-const SIGNALS: std::ops::RangeInclusive<u8> = exit::SIGNAL + 1..=exit::SIGNAL + 64;
 
 /// Most ranks of a host whose processes are looked at.
 const MAX_LOOKED_AT: usize = 64;
@@ -45,31 +47,31 @@ pub enum Ended {
     Badly(End),
 }
 
-/// A bad end.
-pub struct End {
-    /// The exit code.
-    pub code: u8,
-    cause: Option<Cause>,
-    /// The rank of this host that was seen to end first.
-    gone: Option<usize>,
-    /// The signal that ended MPI's launcher itself.
-    launcher: Option<i32>,
-}
-
 /// Starts a job and waits for its end.
 ///
 /// # Errors
 /// A launcher that cannot be started.
-pub fn run(job: &Job, ours: bool, folder: &Folder, stops: &Stops) -> Result<Ended, Failure> {
+pub fn run(
+    job: &Job,
+    ours: bool,
+    shows_all: bool,
+    folder: &Folder,
+    guard: &mut Guard,
+    stops: &Stops,
+) -> Result<Ended, Failure> {
     let mut variables = folder.variables();
     if ours && !std::io::stdout().is_terminal() {
         // MPI's launcher gives the ranks a terminal even where there is none to see their colours.
         variables.push(("NO_COLOR".to_string(), "1".to_string()));
     }
-    let words = job.command(&variables);
+    let words = match ours {
+        true => job.command(&variables),
+        false => of_children(job).command(&variables),
+    };
     let mut command = Command::new(&words[0]);
     command
         .args(&words[1..])
+        .envs(folder.of_launcher(job))
         .current_dir(&job.directory)
         .stderr(Stdio::piped())
         // MPI's launcher ends the job where it cannot write; a reader that has gone is no reason for that.
@@ -88,32 +90,40 @@ pub fn run(job: &Job, ours: bool, folder: &Folder, stops: &Stops) -> Result<Ende
     let mut process = command
         .spawn()
         .map_err(|error| Failure::running(format!("{} cannot be started: {error}", words[0])))?;
+    guard.watch(process.id());
     let mut watch = Watch {
         keyboard: Keyboard::to(process.stdin.take()),
         process,
         ours,
         ranks: job.ranks.len(),
         folder,
-        banners: Banners::default(),
+        banners: Banners::new(shows_all),
         partial: Vec::new(),
+        shown: 0,
         stop: None,
         gone: None,
+        lets_go_on: job.mpirun.flavour == Flavour::Mpich,
+        failing: None,
     };
     let status = watch.wait(stops);
     if status.signal().is_some() {
         // Nobody else ends its ranks now.
-        watch.kill_ranks();
+        folder.kill_ranks();
     }
     Ok(match (watch.stop, code(status)) {
         (Some(stop), _) => Ended::Stopped(stop.signal),
         (None, exit::OK) => Ended::Well,
-        (None, code) => Ended::Badly(End {
-            code,
-            cause: watch.banners.cause,
-            gone: watch.gone,
-            launcher: status.signal(),
-        }),
+        (None, code) => Ended::Badly(End::of(job, code, status.signal(), &watch.banners, watch.gone, folder)),
     })
+}
+
+/// The same job, in which each rank leaves word how it ended.
+fn of_children(job: &Job) -> Job {
+    let mut job = job.clone();
+    for rank in &mut job.ranks {
+        rank.words = rank::words(&rank.words);
+    }
+    job
 }
 
 /// The exit code of a status, as shells count.
@@ -141,8 +151,13 @@ struct Watch<'a> {
     banners: Banners,
     /// The beginning of a line whose end has not come yet.
     partial: Vec<u8>,
+    /// Bytes of it that have been shown.
+    shown: usize,
     stop: Option<Stop>,
     gone: Option<usize>,
+    /// Whether MPI's launcher lets the others go on where one rank has failed, until when, and how often it has been told to end.
+    lets_go_on: bool,
+    failing: Option<(Instant, u8)>,
 }
 
 impl Watch<'_> {
@@ -177,6 +192,7 @@ impl Watch<'_> {
             } else {
                 self.signals(stops.take());
                 self.look_for_gone();
+                self.look_for_end();
             }
         }
     }
@@ -185,17 +201,19 @@ impl Watch<'_> {
     fn read(&mut self, pipe: &mut ChildStderr) -> bool {
         let ready = poll(&mut [PollFd::new(pipe, PollFlags::IN)], Some(&TICK));
         if !ready.is_ok_and(|ready| ready > 0) {
+            // A question, or a line of dots: its end may come much later. Banners come at once.
+            let rest = &self.partial[self.shown..];
+            if !self.ours && !self.partial.starts_with(b"-") && !rest.is_empty() {
+                show(rest);
+                self.shown = self.partial.len();
+            }
             return true;
         }
         let mut bytes = [0; 8192];
         let Ok(len @ 1..) = pipe.read(&mut bytes) else {
             return false;
         };
-        let bytes = &bytes[..len];
-        if !self.ours {
-            show(bytes);
-        }
-        self.partial.extend_from_slice(bytes);
+        self.partial.extend_from_slice(&bytes[..len]);
         while let Some(end) = self.partial.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.partial.drain(..=end).collect();
             self.line(&line[..end]);
@@ -204,10 +222,13 @@ impl Watch<'_> {
     }
 
     fn line(&mut self, line: &[u8]) {
-        let lines = self.banners.line(&String::from_utf8_lossy(line));
-        if self.ours {
-            lines.iter().for_each(|line| show(format!("{line}\n").as_bytes()));
+        let shown = std::mem::take(&mut self.shown);
+        if shown > 0 {
+            show(&[&line[shown..], b"\n"].concat());
+            return;
         }
+        let lines = self.banners.line(&String::from_utf8_lossy(line));
+        lines.iter().for_each(|line| show(format!("{line}\n").as_bytes()));
     }
 
     fn flush(&mut self) {
@@ -216,9 +237,7 @@ impl Watch<'_> {
             self.line(&rest);
         }
         let lines = self.banners.end();
-        if self.ours {
-            lines.iter().for_each(|line| show(format!("{line}\n").as_bytes()));
-        }
+        lines.iter().for_each(|line| show(format!("{line}\n").as_bytes()));
     }
 
     /// Takes the next step of a stop, where a signal has come or time is up.
@@ -241,7 +260,7 @@ impl Watch<'_> {
                 match stop.stage {
                     1 => self.send(Signal::TERM),
                     _ => {
-                        self.kill_ranks();
+                        self.folder.kill_ranks();
                         self.send(Signal::KILL);
                     }
                 }
@@ -257,6 +276,22 @@ impl Watch<'_> {
         }
     }
 
+    /// Ends the job where a rank has failed, or a host is out of reach, and MPI's launcher does not do it by itself.
+    fn look_for_end(&mut self) {
+        if !self.lets_go_on || self.banners.reasons.is_empty() && self.folder.first_end().is_none() {
+            return;
+        }
+        let now = Instant::now();
+        let (until, told) = self.failing.unwrap_or((now + FOLLOWS, 0));
+        self.failing = Some(match now > until {
+            false => (until, told),
+            true => {
+                self.send(if told == 0 { Signal::TERM } else { Signal::KILL });
+                (now + FORCED, told + 1)
+            }
+        });
+    }
+
     /// Notes the first rank of this host whose process is no longer there: Open MPI does not always say which it was.
     fn look_for_gone(&mut self) {
         if !self.ours || self.gone.is_some() {
@@ -269,17 +304,6 @@ impl Watch<'_> {
             pid.is_some_and(|pid| test_kill_process(pid).is_err())
         };
         self.gone = (0..self.ranks.min(MAX_LOOKED_AT)).find(is_gone);
-    }
-
-    /// Ends ranks of this host that MPI's launcher would leave behind.
-    fn kill_ranks(&self) {
-        let here = host_name();
-        let words = (0..self.ranks).filter_map(|rank| self.folder.word(rank));
-        for word in words.filter(|word| word.host == here && word.pid > 1) {
-            if let Some(pid) = Pid::from_raw(word.pid) {
-                let _ = kill_process(pid, Signal::KILL);
-            }
-        }
     }
 }
 
@@ -303,56 +327,4 @@ fn pass_on(pipe: &mut ChildStdout) -> bool {
 /// Writes to standard error; a reader that has gone is no reason to end the ranks.
 fn show(bytes: &[u8]) {
     let _ = std::io::stderr().write_all(bytes);
-}
-
-impl End {
-    /// Which rank ended how, in one sentence; `None` where a rank has said it.
-    pub fn message(&self, job: &Job, folder: &Folder, ours: bool) -> Option<String> {
-        if ours && folder.has_error() {
-            return None;
-        }
-        let launcher = &job.mpirun.program;
-        if let Some(signal) = self.launcher {
-            return Some(format!(
-                "{launcher} was ended by signal {signal}, and its ranks with it"
-            ));
-        }
-        let host = |rank: usize| {
-            let host = folder.word(rank).map(|word| word.host);
-            let host = host.or_else(|| job.ranks.get(rank)?.host.clone());
-            host.map(|host| format!(" on {host}")).unwrap_or_default()
-        };
-        let (rank, mut message) = match &self.cause {
-            Some(Cause::Exit { rank, code }) => {
-                (rank, format!("rank {rank}{} ended with exit code {code}", host(*rank)))
-            }
-            Some(Cause::Signal { rank, host, signal }) => {
-                (rank, format!("rank {rank} on {host} was ended by signal {signal}"))
-            }
-            Some(Cause::Early { rank, host }) => (
-                rank,
-                format!("rank {rank} on {host} ended before the others, without a word to them"),
-            ),
-            None => {
-                let how = match self.code {
-                    code if SIGNALS.contains(&code) => format!("was ended by signal {}", code - exit::SIGNAL),
-                    code => format!("ended with exit code {code}"),
-                };
-                match &self.gone {
-                    Some(rank) => (rank, format!("rank {rank}{} {how}", host(*rank))),
-                    None => {
-                        return Some(match SIGNALS.contains(&self.code) {
-                            true => format!("a rank {how}; {launcher} does not say which, and ended the others too"),
-                            false => format!("{launcher} {how} and does not say which rank, if one, was the cause"),
-                        });
-                    }
-                }
-            }
-        };
-        let last = folder.word(*rank).map(|word| word.last).filter(|last| !last.is_empty());
-        if let Some(last) = last {
-            message += &format!("; the last that it did: {last}");
-        }
-        Some(format!("{message}; this ended the other ranks too"))
-    }
 }

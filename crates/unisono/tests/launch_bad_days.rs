@@ -1,0 +1,331 @@
+//! Bad days under the launcher: the launcher itself is killed or stopped, a rank of a program that is not unisono fails. All ends with
+//! one message, and nothing is left: no process, no folder, no shared memory.
+
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use common::launcher::{has_mpirun, launch, run};
+use common::mpi::{all_gone, processes};
+use common::{Done, Sandbox, end, signal};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// What all processes may take to be gone once the launcher is.
+const GONE: Duration = Duration::from_secs(15);
+
+/// A script that may be executed.
+fn script(sandbox: &Sandbox, name: &str, text: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    sandbox.write(name, &format!("#!/bin/sh\n{text}"));
+    std::fs::set_permissions(sandbox.path(name), std::fs::Permissions::from_mode(0o755)).expect("a script");
+}
+
+/// The launcher with its temporary folder in the sandbox, started.
+fn start(sandbox: &Sandbox, arguments: &[&str]) -> Child {
+    launch(sandbox, arguments)
+        .env("TMPDIR", sandbox.path(""))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts")
+}
+
+/// A training run of two processes that goes on until it is stopped.
+const TRAINING: [&str; 11] = [
+    "run", "--np", "2", "--mesh", "dp=2", "--", "train", "-c", "run.yaml", "--out", "run",
+];
+
+fn long_training(sandbox: &Sandbox) -> Child {
+    sandbox.config("max_steps: 8", "max_steps: 100000");
+    let child = start(sandbox, &TRAINING);
+    sandbox.wait_for("run/checkpoints/latest");
+    child
+}
+
+/// Temporary folders of the launcher `pid`, its ranks and Open MPI, wherever they lie.
+fn left(sandbox: &Sandbox, pid: u32) -> Vec<String> {
+    let mark = format!("unisono-run-{pid}-");
+    let of = |folder: &Path| -> Vec<String> {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect()
+    };
+    let shared = of(Path::new("/dev/shm"))
+        .into_iter()
+        .filter(|name| name.starts_with(&mark));
+    let own = of(&sandbox.path(""))
+        .into_iter()
+        .filter(|name| name.starts_with("unisono-run-") || name.starts_with("ompi."));
+    shared.chain(own).collect()
+}
+
+/// Everything that belonged to the job of the launcher `pid` is gone, and one message has told why.
+#[track_caller]
+fn nothing_left(sandbox: &Sandbox, pid: u32, done: &Done, errors: usize) {
+    all_gone(sandbox, GONE);
+    assert!(left(sandbox, pid).is_empty(), "{:?}", left(sandbox, pid));
+    assert_eq!(done.errors().len(), errors, "{}\n{}", done.out, done.err);
+    assert!(
+        !done.err.contains("-----") && !done.err.contains("ORTE"),
+        "{}",
+        done.err
+    );
+}
+
+#[test]
+fn a_launcher_that_is_killed_takes_its_training_with_it() {
+    if !has_mpirun() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let child = long_training(&sandbox);
+    let pid = child.id();
+    assert!(!left(&sandbox, pid).is_empty(), "while it runs there is a folder");
+    signal(&child, "KILL");
+    // The guard holds standard error open until all is done.
+    let done = end(child);
+    assert_eq!(done.code, None);
+    nothing_left(&sandbox, pid, &done, 1);
+    let parts = [
+        &format!("the launcher (process {pid}) was killed"),
+        "/run goes on from its last checkpoint",
+    ];
+    for part in parts {
+        assert!(done.errors()[0].contains(part), "{}", done.err);
+    }
+    // The checkpoint is good: the run goes on as one that nobody ended.
+    let more = sandbox.steps("run").last().expect("some steps") + 2;
+    for run in ["train -q --resume run", "train -q -c run.yaml --out straight"] {
+        sandbox
+            .run(&format!("{run} --set training_config.max_steps={more}"))
+            .ended(0);
+    }
+    sandbox
+        .run("diff run straight")
+        .ended(0)
+        .says(&["Identical, bit by bit."]);
+}
+
+#[test]
+fn a_launcher_that_is_killed_takes_any_program_with_it() {
+    if !has_mpirun() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    // A child that MPI's launcher does not know of, in a group of its own, and ranks that do not end when they are asked to.
+    script(
+        &sandbox,
+        "prog",
+        "trap '' TERM INT\nsetsid sleep 600 &\necho x > up-$OMPI_COMM_WORLD_RANK\nwhile true; do sleep 1; done\n",
+    );
+    let child = start(&sandbox, &["run", "--np", "2", "./prog"]);
+    let pid = child.id();
+    sandbox.wait_for("up-0");
+    sandbox.wait_for("up-1");
+    signal(&child, "KILL");
+    nothing_left(&sandbox, pid, &end(child), 1);
+}
+
+#[test]
+fn a_stop_of_the_launcher_ends_all_in_order() {
+    if !has_mpirun() {
+        return;
+    }
+    for (name, code) in [("TERM", 143), ("HUP", 129)] {
+        let sandbox = Sandbox::new();
+        let child = long_training(&sandbox);
+        let pid = child.id();
+        signal(&child, name);
+        let done = end(child).ended(code);
+        nothing_left(&sandbox, pid, &done, 0);
+        let last = *sandbox.steps("run").last().expect("some steps");
+        let names = sandbox.names("run/checkpoints");
+        assert!(names.contains(&format!("step-{last:08}")), "{last} in {names:?}");
+    }
+}
+
+#[test]
+fn a_closed_terminal_ends_all_in_order() {
+    let has_script = Command::new("script").arg("--version").output().is_ok();
+    if !has_mpirun() || !has_script {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    sandbox.config("max_steps: 8", "max_steps: 100000");
+    // `script` gives the launcher a terminal, which is closed with it.
+    let line = [&[env!("CARGO_BIN_EXE_unisono")], &TRAINING[..]].concat().join(" ");
+    let mut command = Command::new("script");
+    command
+        .args(["-q", "-c", &format!("exec {line}"), "/dev/null"])
+        .current_dir(sandbox.path(""))
+        .envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")])
+        .env("TMPDIR", sandbox.path(""))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut terminal = command.spawn().expect("it starts");
+    sandbox.wait_for("run/checkpoints/latest");
+    terminal.kill().expect("it runs");
+    terminal.wait().expect("it ends");
+    all_gone(&sandbox, GONE);
+    let own = sandbox.names("");
+    assert!(!own.iter().any(|name| name.starts_with("unisono-run-")), "{own:?}");
+    let last = *sandbox.steps("run").last().expect("some steps");
+    let names = sandbox.names("run/checkpoints");
+    assert!(names.contains(&format!("step-{last:08}")), "{last} in {names:?}");
+}
+
+#[test]
+fn a_rank_of_any_program_that_fails_is_named_once() {
+    if !has_mpirun() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    script(
+        &sandbox,
+        "prog",
+        "if [ ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} = 1 ]; then eval \"$1\"; fi\nexec sleep 600\n",
+    );
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("Linux has it");
+    // MPICH's launcher by the name that is looked for first, where there is one.
+    script(&sandbox, "mpich/mpirun", "exec mpiexec.hydra \"$@\"\n");
+    let has_mpich = Command::new("mpiexec.hydra").arg("--version").output().is_ok();
+    let path = std::env::var("PATH").expect("there is one");
+    let mpich = format!("{}:{path}", sandbox.path("mpich").display());
+    for path in [path].into_iter().chain(has_mpich.then_some(mpich)) {
+        for (how, code, words) in [
+            ("exit 3", 3, "ended with exit code 3"),
+            ("exit 255", 255, "ended with exit code 255"),
+            ("exit 137", 137, "ended with exit code 137"),
+            ("kill -SEGV $$", 139, "was ended by signal 11 (SIGSEGV)"),
+            ("kill -KILL $$", 137, "was ended by signal 9 (SIGKILL)"),
+        ] {
+            let mut command = launch(&sandbox, &["run", "-q", "--np", "2", "./prog", how]);
+            let done = Sandbox::finish(command.env("PATH", &path)).ended(code);
+            let message = format!(
+                "error: rank 1 on {} {words}; this ended the other ranks too\n",
+                host.trim()
+            );
+            let notes = |line: &&str| !line.starts_with("note: ");
+            let told: String = done.err.split_inclusive('\n').filter(notes).collect();
+            assert_eq!(told, message);
+            all_gone(&sandbox, GONE);
+        }
+    }
+}
+
+#[test]
+fn signals_for_the_ranks_reach_any_program_once() {
+    if !has_mpirun() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    script(
+        &sandbox,
+        "prog",
+        "trap 'echo usr1 >> got' USR1\ntrap 'echo term >> got; exit 5' TERM\necho x > up\nwhile true; do sleep 0.1; done\n",
+    );
+    let child = start(&sandbox, &["run", "--np", "1", "./prog"]);
+    sandbox.wait_for("up");
+    let mpirun = processes(&sandbox)
+        .into_iter()
+        .find(|process| process.line.starts_with("mpirun"))
+        .expect("it runs");
+    common::mpi::signal_to(mpirun.id, "USR1");
+    sandbox.wait_for("got");
+    signal(&child, "TERM");
+    end(child).ended(143);
+    assert_eq!(sandbox.read("got"), "usr1\nterm\n");
+}
+
+#[test]
+fn ranks_that_cannot_be_started_are_told_once_in_our_words() {
+    if !has_mpirun() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    script(
+        &sandbox,
+        "no-name",
+        "echo 'ssh: Could not resolve hostname far: Name or service not known' >&2\nexit 255\n",
+    );
+    script(
+        &sandbox,
+        "no-key",
+        "echo 'root@far: Permission denied (publickey).' >&2\nexit 255\n",
+    );
+    sandbox.write("slot", "rank 0=localhost slot=0\nrank 1=localhost slot=9999\n");
+    script(&sandbox, "prog", "exit 0\n");
+    let far = ["--np", "2", "--hosts", "far,farther"];
+    let agent = |name: &str| format!("--mca plm_rsh_agent {}", sandbox.path(name).display());
+    for (arguments, mpi_args, parts) in [
+        (
+            &far[..],
+            agent("no-name"),
+            [
+                "2 ranks on far and farther could not be started: ",
+                "(ssh: Could not resolve hostname far: ",
+            ],
+        ),
+        (
+            &far,
+            agent("no-key"),
+            ["by ssh without a password", "(root@far: Permission denied (publickey))"],
+        ),
+        (
+            &far,
+            agent("nothing"),
+            [
+                "by which other hosts are reached, is not on this host",
+                "apt install openssh-client",
+            ],
+        ),
+        (
+            &["--np", "2"],
+            "--rankfile slot".to_string(),
+            [
+                "2 ranks could not be started: ",
+                "places rank 1 at slot 9999 of localhost, which has ",
+            ],
+        ),
+        (
+            &["--np", "64"],
+            "--host localhost:2 --map-by slot:NOOVERSUBSCRIBE".to_string(),
+            [
+                "64 ranks could not be started: ",
+                "fewer slots than the 64 that are needed",
+            ],
+        ),
+        (
+            &["--np", "2", "--skip-executable-check"],
+            String::new(),
+            [
+                "2 ranks could not be started: on ",
+                "./no-such-program cannot be started there: No such file",
+            ],
+        ),
+    ] {
+        let program = if mpi_args.is_empty() {
+            "./no-such-program"
+        } else {
+            "./prog"
+        };
+        let words = [&["run"], arguments, &["--mpi-args", &mpi_args, program]].concat();
+        let done = run(&sandbox, &words).ended(1);
+        assert_eq!(done.errors().len(), 1, "{}", done.err);
+        for part in parts {
+            assert!(done.errors()[0].contains(part), "no {part:?} in {}", done.err);
+        }
+        let others = done.err.lines().filter(|line| !line.starts_with("note: ")).count();
+        assert_eq!(others, 1, "{}", done.err);
+        all_gone(&sandbox, GONE);
+    }
+    // All of it is there for whoever asks.
+    let no_key = agent("no-key");
+    let words = [&["run", "-v"], &far[..], &["--mpi-args", &no_key, "./prog"]].concat();
+    let done = run(&sandbox, &words).ended(1);
+    assert!(done.err.contains("ORTE was unable to reliably start"), "{}", done.err);
+}
