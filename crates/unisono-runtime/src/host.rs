@@ -5,7 +5,6 @@ use crate::command::{Cost, Op};
 use crate::error::RuntimeError;
 use crate::exchange::Mark;
 use crate::ledger::Ledger;
-use crate::processes::Processes;
 use crate::queue::Queue;
 use crate::report::{Phase, Report};
 use crate::sched::{AirTime, Entry, HostGoal, Scope, Worker, Workers, Writer};
@@ -41,8 +40,6 @@ pub(crate) struct Host {
     cpu: Option<Cpu>,
     /// The first device of this process.
     first: usize,
-    /// Whether there are other processes.
-    several: bool,
     /// How they are reached.
     link: Option<Link>,
     /// Where this program and another process's part, once that has been asked.
@@ -73,7 +70,6 @@ impl Host {
     pub(crate) fn new(
         capacity: usize,
         limit: Option<u64>,
-        processes: &Processes,
         first: usize,
         link: Option<Link>,
         cpu: Option<(Workers, [Writer; 2])>,
@@ -96,7 +92,6 @@ impl Host {
                 writers,
             }),
             first,
-            several: processes.size() > 1,
             link,
             parted: OnceCell::new(),
             issued: [0; 2],
@@ -411,7 +406,7 @@ impl Host {
 impl Drop for Host {
     /// What this process has yet to send, others wait for.
     fn drop(&mut self) {
-        if self.several && self.cpu.is_some() && self.failure().is_ok() && !std::thread::panicking() {
+        if self.link.is_some() && self.cpu.is_some() && self.failure().is_ok() && !std::thread::panicking() {
             let everything = self.everything();
             // An error has nobody left to hear of it; the messages are given up then.
             let _ = self.wait(everything);

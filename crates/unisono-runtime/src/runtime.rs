@@ -81,6 +81,14 @@ impl Runtime {
         Runtime::open(system, options, processes, Some(link))
     }
 
+    /// Only accounts for what devices that `processes` carry would do and hold.
+    ///
+    /// # Errors
+    /// None that is known; as [`Runtime::new`].
+    pub fn rehearsal(mesh: Mesh, processes: Processes) -> Result<Runtime, RuntimeError> {
+        Runtime::open(MeshView::whole(mesh), Options::null(), processes, None)
+    }
+
     fn open(
         system: MeshView,
         options: Options,
@@ -120,7 +128,7 @@ impl Runtime {
         let here = processes.here(devices);
         let first = here[0];
         let host = match options.backend {
-            Backend::Null => Host::new(usize::MAX / 8, options.memory_limit, &processes, first, None, None),
+            Backend::Null => Host::new(usize::MAX / 8, options.memory_limit, first, None, None),
             Backend::Cpu => {
                 let limit = options
                     .memory_limit
@@ -140,7 +148,7 @@ impl Runtime {
                     pin: options.pin,
                 })?;
                 let devices = Some((workers, writers));
-                Host::new(capacity, Some(limit), &processes, first, link.clone(), devices)
+                Host::new(capacity, Some(limit), first, link.clone(), devices)
             }
         };
         Ok(Runtime {
@@ -212,6 +220,9 @@ impl Runtime {
         let outcome = self.sync();
         let host = &mut *self.host();
         let is_root = self.view.id == 0;
+        if is_root {
+            host.free_staging();
+        }
         let live = host.ledger.live((!is_root).then_some(self.view.id));
         self.view.close();
         if is_root {

@@ -211,6 +211,13 @@ impl Host {
         self.ledger.alloc(view, Dtype::F32, len, Kind::Gradient, self.phase)
     }
 
+    /// Gives back the memory for sums under way.
+    pub(crate) fn free_staging(&mut self) {
+        for kept in self.staging.iter_mut().filter_map(Option::take) {
+            self.ledger.free(kept);
+        }
+    }
+
     fn exchange(
         &mut self,
         view: &Arc<View>,

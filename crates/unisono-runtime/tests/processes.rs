@@ -11,7 +11,7 @@ use unisono_mesh::MeshView;
 use unisono_runtime::ops::all_reduce::{AllReduce, Reduction};
 use unisono_runtime::ops::bucket::Bucket;
 use unisono_runtime::transport::{Link, Memory, Settings};
-use unisono_runtime::{BufferRef, HostData, Kind, Options, Processes, Runtime};
+use unisono_runtime::{Buffer, BufferRef, HostData, Kind, Options, Processes, Runtime};
 
 /// Runs `body` as every process of a world; `owners` names the process of each device. Returns what each has to say, by rank.
 fn world<T: Send>(
@@ -114,8 +114,8 @@ proptest! {
     }
 }
 
-/// What an all-reduce of drawn values gives, on every device.
-fn reduced(runtime: &Runtime, axis: usize, units: usize, len: usize, mean: bool) -> Vec<Vec<u32>> {
+/// Issues an all-reduce of drawn values: the buffers of these and of the result.
+fn issued(runtime: &Runtime, axis: usize, units: usize, len: usize, mean: bool) -> [Buffer; 2] {
     let mesh = runtime.mesh().clone();
     let handle = mesh.axis_at(axis).expect("an axis");
     let tree = unisono_kernels::order::Tree::over_units(units);
@@ -163,9 +163,14 @@ fn reduced(runtime: &Runtime, axis: usize, units: usize, len: usize, mean: bool)
         }
         _ => runtime.issue_transfer(sum(from.r(), to.r())).expect("no failure"),
     }
-    (0..mesh.num_devices())
-        .map(|device| runtime.read_u32(to.r(), device).expect("no failure"))
-        .collect()
+    [from, to]
+}
+
+/// What an all-reduce of drawn values gives, on every device.
+fn reduced(runtime: &Runtime, axis: usize, units: usize, len: usize, mean: bool) -> Vec<Vec<u32>> {
+    let [_from, to] = issued(runtime, axis, units, len, mean);
+    let read = |device| runtime.read_u32(to.r(), device).expect("no failure");
+    (0..runtime.mesh().num_devices()).map(read).collect()
 }
 
 #[test]
@@ -205,6 +210,35 @@ fn sums_are_equal_in_every_split() {
 
 /// The broken control: sums in the order of a ring of processes, each of which adds what its devices hold, have other bits, so the
 /// comparisons above can fail.
+#[test]
+fn memory_for_sums_under_way_is_foretold_and_given_back() {
+    for owners in [vec![0, 0, 0, 0], vec![0, 0, 1, 1], vec![0, 1, 1, 2]] {
+        let size = owners.iter().max().expect("some device") + 1;
+        let foretold = |rank: usize| {
+            let processes = Processes::new(rank, size, &owners);
+            let runtime = Runtime::rehearsal(mesh(&[("dp", 4)]), processes).expect("a runtime");
+            issued(&runtime, 0, 4, 50_000, false);
+            runtime.report().memory.peak
+        };
+        let seen = world(&[("dp", 4)], &owners, 2, |runtime| {
+            issued(&runtime, 0, 4, 50_000, false);
+            let peak = runtime.report().memory.peak;
+            (peak, runtime.close().expect("no failure"))
+        });
+        for (rank, (peak, leaks)) in seen.into_iter().enumerate() {
+            assert_eq!((peak, leaks), (foretold(rank), vec![]), "{owners:?}, rank {rank}");
+        }
+    }
+    let peak = |owners: &[usize]| {
+        let processes = Processes::new(0, owners.len(), owners);
+        let runtime = Runtime::rehearsal(mesh(&[("dp", 2)]), processes).expect("a runtime");
+        issued(&runtime, 0, 2, 50_000, false);
+        runtime.report().memory.peak
+    };
+    // Half of what the other holds.
+    assert_eq!(peak(&[0, 1]) - peak(&[0, 0]), 4 * 25_008);
+}
+
 #[test]
 fn sums_in_the_order_of_a_ring_have_other_bits() {
     let (axes, len): (Axes, usize) = (&[("dp", 12)], 100);

@@ -107,6 +107,14 @@ impl MeshDevice {
         Ok(MeshDevice::of(Runtime::between(system, options, processes, link)?))
     }
 
+    /// Devices that only account for what they would do and hold, were they carried by `processes`.
+    ///
+    /// # Errors
+    /// What [`Runtime::rehearsal`] says.
+    pub fn rehearsal(mesh: Mesh, processes: Processes) -> Result<MeshDevice> {
+        Ok(MeshDevice::of(Runtime::rehearsal(mesh, processes)?))
+    }
+
     /// One device on this machine's cores.
     ///
     /// # Errors

@@ -19,6 +19,7 @@ pub mod run;
 mod shards;
 pub mod start;
 pub mod step;
+mod votes;
 
 pub use error::{Result, TrainError};
 pub use metrics::{Event, Record, Tracker};

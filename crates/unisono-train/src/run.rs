@@ -9,7 +9,6 @@ mod session;
 mod summary;
 mod told;
 mod validations;
-mod votes;
 
 pub use summary::{Ending, Summary};
 

@@ -144,6 +144,32 @@ fn resumed_on_another_number_of_processes() {
 }
 
 #[test]
+fn memory_is_foretold_for_the_processes_that_carry_the_mesh() {
+    if !mpi::installed() {
+        return;
+    }
+    let s = Sandbox::new();
+    s.write("run.yaml", &twelve(1));
+    let peaks = |done: common::Done| {
+        let json = done.ended(0).json();
+        let found = json["result"]["summary"]["memory_peak"].as_u64().expect("bytes");
+        (
+            found,
+            json["plan"]["memory"]["peak_per_device"].as_u64().expect("bytes"),
+        )
+    };
+    let (alone, before) = peaks(s.run("train --json -c run.yaml --out one --mesh dp=4"));
+    assert_eq!(alone, before);
+    for count in [2, 3] {
+        let run = format!("train --json -c run.yaml --out over-{count} --mesh dp=4");
+        let (found, foretold) = peaks(mpi::run(&s, count, &run));
+        assert_eq!(found, foretold, "over {count} processes");
+        // What others hold needs room while it is added.
+        assert!(found > alone, "{found} bytes, and {alone} in one process");
+    }
+}
+
+#[test]
 fn generate_and_eval_say_the_same() {
     if !mpi::installed() {
         return;

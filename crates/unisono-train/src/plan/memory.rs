@@ -1,13 +1,15 @@
 //! Memory, work and bytes of a run, from the same program on the null backend.
 
-use super::MemoryPlan;
+use super::{Carried, MemoryPlan};
 use crate::config::RunConfig;
 use crate::dataset::{Rows, StepData};
 use crate::error::TrainError;
 use crate::model::ModelSpec;
 use crate::step::{BatchPlan, Trainer, micro_batch};
+use crate::votes::Votes;
 use unisono_mesh::Mesh;
-use unisono_tensor::{Backend, Kind, MeshDevice, Options, Phase};
+use unisono_runtime::Processes;
+use unisono_tensor::{Kind, MeshDevice, Phase};
 
 /// What the null backend saw of two steps and a validation batch.
 pub(super) struct Rehearsal {
@@ -26,19 +28,18 @@ pub(super) fn rehearse(
     config: &RunConfig,
     spec: &ModelSpec,
     mesh: &Mesh,
+    processes: &Processes,
     batch: BatchPlan,
     validation_batch: usize,
     steps: u64,
 ) -> Result<Rehearsal, TrainError> {
-    let options = Options {
-        backend: Backend::Null,
-        ..Options::default()
-    };
-    let device = MeshDevice::open(mesh.clone(), options)?;
+    let device = MeshDevice::rehearsal(mesh.clone(), processes.clone())?;
     let mut trainer = Trainer::new(&device, config, spec, batch, steps)?;
     let num_parameters = trainer.model.as_model().num_parameters();
     let trained = trainer.model.as_model().parameters();
     let num_trained = trained.iter().map(unisono_nn::Parameter::num_elements).sum();
+    // Kept as long as a run, as the run does.
+    let _votes = Votes::new(&device)?;
     let data = blank(spec, batch.width, batch.effective());
     let total = || device.runtime().report().total();
     let (commands, link_bytes) = if batch.accumulation <= FEW {
@@ -57,7 +58,7 @@ pub(super) fn rehearse(
             accumulation: FEW,
             ..batch
         };
-        let of_few = rehearse(config, spec, mesh, few, validation_batch, steps)?;
+        let of_few = rehearse(config, spec, mesh, processes, few, validation_batch, steps)?;
         let more = (batch.accumulation - FEW) as u64;
         (
             of_few.commands + more * (after.commands - before.commands),
@@ -103,9 +104,9 @@ fn blank(spec: &ModelSpec, width: usize, sequences: usize) -> StepData {
     }
 }
 
-/// Bytes that a device may hold, where that is known: `machine` bytes shared out, and what the configuration allows.
-fn limit(config: &RunConfig, mesh: &Mesh, machine: Option<u64>) -> Option<u64> {
-    let share = machine.map(|bytes| bytes / mesh.num_devices() as u64);
+/// Bytes that a device may hold, where that is known: the machine's, shared out, and what the configuration allows.
+fn limit(config: &RunConfig, carried: &Carried) -> Option<u64> {
+    let share = carried.memory.map(|bytes| bytes / carried.sharing as u64);
     match (config.device.memory, share) {
         (Some(limit), Some(share)) => Some(limit.min(share)),
         (limit, share) => limit.or(share),
@@ -113,14 +114,8 @@ fn limit(config: &RunConfig, mesh: &Mesh, machine: Option<u64>) -> Option<u64> {
 }
 
 /// A sentence where a micro-step is so large that what enters the first layer alone does not fit: nothing is rehearsed then.
-pub(super) fn absurd(
-    config: &RunConfig,
-    spec: &ModelSpec,
-    mesh: &Mesh,
-    batch: BatchPlan,
-    machine: Option<u64>,
-) -> Option<String> {
-    let limit = limit(config, mesh, machine)?;
+pub(super) fn absurd(config: &RunConfig, spec: &ModelSpec, carried: &Carried, batch: BatchPlan) -> Option<String> {
+    let limit = limit(config, carried)?;
     let per_sequence = match spec {
         ModelSpec::Gpt(c) => 8 * batch.width as u128 * c.embedding_dim as u128,
         ModelSpec::Llama(c) => 8 * batch.width as u128 * c.embedding_dim as u128,
@@ -143,13 +138,13 @@ pub(super) fn memory_problem(
     config: &RunConfig,
     spec: &ModelSpec,
     mesh: &Mesh,
+    carried: &Carried,
     batch: BatchPlan,
     validation_batch: usize,
     memory: &MemoryPlan,
-    machine: Option<u64>,
 ) -> Option<String> {
-    let limit = limit(config, mesh, machine)?;
-    let devices = mesh.num_devices();
+    let limit = limit(config, carried)?;
+    let devices = carried.sharing;
     if memory.peak <= limit {
         return None;
     }
@@ -179,8 +174,9 @@ pub(super) fn memory_problem(
                     accumulation: batch.effective() / (per * batch.data_parallel),
                     ..batch
                 };
+                let validation_batch = validation_batch.min(trial.batch_size);
                 let rehearsal =
-                    rehearse(candidate, &spec, mesh, trial, validation_batch.min(trial.batch_size), 2).ok()?;
+                    rehearse(candidate, &spec, mesh, &carried.processes, trial, validation_batch, 2).ok()?;
                 (rehearsal.memory.peak <= limit).then_some((trial, rehearsal.memory.peak))
             });
         if let Some((trial, peak)) = smaller {

@@ -15,6 +15,7 @@ use crate::step::BatchPlan;
 use serde::Serialize;
 use unisono_mesh::descriptor::Selection;
 use unisono_mesh::{Mesh, Strategy, assign_axes};
+use unisono_runtime::Processes;
 use unisono_runtime::machine::memory as memory_of_machine;
 
 /// Which rule ends the run.
@@ -199,12 +200,37 @@ fn layout(loaded: &Loaded, dataset: Option<&Result<Dataset, TrainError>>) -> (Op
     (Some(layout), problems)
 }
 
-/// Works out the plan of a run, or everything that is wrong with it.
+/// Who carries the devices of a mesh, and the memory that they have.
+#[derive(Clone, Debug)]
+pub struct Carried {
+    /// The processes of the run.
+    pub processes: Processes,
+    /// Bytes of this machine's memory, where they count and are known.
+    pub memory: Option<u64>,
+    /// Devices that share it: at least one.
+    pub sharing: usize,
+}
+
+impl Carried {
+    /// By this process alone.
+    pub fn alone(mesh: &Mesh) -> Carried {
+        Carried {
+            processes: Processes::one(),
+            memory: memory_of_machine(),
+            sharing: mesh.num_devices(),
+        }
+    }
+}
+
+/// Says who carries a mesh, on the devices that the descriptor has for it.
+pub type Carrier<'a> = dyn Fn(&Mesh, Option<&Selection>) -> Carried + 'a;
+
+/// Works out the plan of a run of this process alone, or everything that is wrong with it.
 ///
 /// # Errors
 /// All problems of layout, data and memory at once.
 pub fn check(loaded: &Loaded, dataset: &Result<Dataset, TrainError>) -> Result<Plan, Vec<PlanProblem>> {
-    check_with(loaded, dataset, memory_of_machine())
+    check_carried(loaded, dataset, &|mesh, _| Carried::alone(mesh))
 }
 
 /// The same for a machine that need not be this one: where `device_config.memory` says what a device holds, that alone counts.
@@ -213,13 +239,23 @@ pub fn check(loaded: &Loaded, dataset: &Result<Dataset, TrainError>) -> Result<P
 /// As [`check`].
 pub fn check_elsewhere(loaded: &Loaded, dataset: &Result<Dataset, TrainError>) -> Result<Plan, Vec<PlanProblem>> {
     let here = loaded.config.device.memory.is_none();
-    check_with(loaded, dataset, memory_of_machine().filter(|_| here))
+    check_carried(loaded, dataset, &|mesh, _| {
+        let alone = Carried::alone(mesh);
+        Carried {
+            memory: alone.memory.filter(|_| here),
+            ..alone
+        }
+    })
 }
 
-fn check_with(
+/// Works out the plan of a run whose mesh is carried as `carrier` says.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_carried(
     loaded: &Loaded,
     dataset: &Result<Dataset, TrainError>,
-    memory_here: Option<u64>,
+    carrier: &Carrier<'_>,
 ) -> Result<Plan, Vec<PlanProblem>> {
     let config = &loaded.config;
     let (layout, mut problems) = layout(loaded, Some(dataset));
@@ -248,21 +284,22 @@ fn check_with(
         }
     };
     let validation_batch = config.training.validation_batch_size.div_ceil(dp) * dp;
-    if let Some(message) = absurd(config, &spec, &mesh, batch, memory_here) {
+    let carried = carrier(&mesh, machine.as_ref());
+    if let Some(message) = absurd(config, &spec, &carried, batch) {
         problems.push(at("training_config.batch_size", message));
         return Err(problems);
     }
-    match rehearse(config, &spec, &mesh, batch, validation_batch, steps) {
+    match rehearse(config, &spec, &mesh, &carried.processes, batch, validation_batch, steps) {
         Err(error) => problems.push(at("device_config.mesh_shape", error.to_string())),
         Ok(rehearsal) => {
             if let Some(message) = memory_problem(
                 config,
                 &spec,
                 &mesh,
+                &carried,
                 batch,
                 validation_batch,
                 &rehearsal.memory,
-                memory_here,
             ) {
                 problems.push(at("device_config.memory", message));
             }

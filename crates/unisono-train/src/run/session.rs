@@ -2,13 +2,13 @@
 
 use super::clock::{Clock, PHASES};
 use super::told::Told;
-use super::votes::Votes;
 use super::{Ending, Run, Summary, curves, outputs};
 use crate::checkpoint::{CheckpointError, Checkpoints, Keep, Live, Saved, Writer, config_digest, verify_replicas};
 use crate::error::{Result, TrainError};
 use crate::evaluate::Evaluation;
 use crate::metrics::{Event, Memory, Record, Tracker, read_metrics};
 use crate::step::StepResult;
+use crate::votes::Votes;
 use std::path::PathBuf;
 use std::time::Instant;
 use unisono_tensor::Phase;

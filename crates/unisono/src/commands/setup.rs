@@ -8,11 +8,12 @@ use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 use unisono_mesh::MeshView;
+use unisono_mesh::descriptor::Selection;
 use unisono_runtime::{Options, Processes, RuntimeError, machine};
 use unisono_tensor::{Mesh, MeshDevice, TensorError};
 use unisono_train::config::{self, ConfigErrors, Loaded, Place, RunConfig};
 use unisono_train::dataset::Dataset;
-use unisono_train::plan::{self, PlanProblem};
+use unisono_train::plan::{self, Carried, PlanProblem};
 use unisono_train::{Plan, TrainError};
 
 /// What `train` runs without a file.
@@ -152,12 +153,28 @@ pub fn refused(errors: &ConfigErrors, context: &Context) -> Failure {
     Failure::input(lines.join("\n"))
 }
 
-/// Loads the data and works out the plan.
+/// Loads the data and works out the plan of a run of this process and those beside it.
 ///
 /// # Errors
 /// Everything that is wrong, at once.
-pub fn plan(loaded: &Loaded) -> Result<(Plan, Dataset), Failure> {
-    planned(loaded, &plan::check)
+pub fn plan(loaded: &Loaded, context: &Context) -> Result<(Plan, Dataset), Failure> {
+    planned(loaded, &|loaded, dataset| {
+        plan::check_carried(loaded, dataset, &|mesh, machine| carried(mesh, machine, context))
+    })
+}
+
+/// Who carries a mesh; what keeps the processes from it is found where it is opened.
+fn carried(mesh: &Mesh, machine: Option<&Selection>, context: &Context) -> Carried {
+    let alone = Carried::alone(mesh);
+    let Some(ranks) = context.ranks.as_ref().filter(|ranks| !ranks.is_idle()) else {
+        return alone;
+    };
+    let processes = ranks.processes(mesh, machine).unwrap_or_else(|_| Processes::one());
+    Carried {
+        sharing: ranks.on_this_host() * processes.here(mesh.num_devices()).len(),
+        processes,
+        ..alone
+    }
 }
 
 /// The same for a machine that need not be this one, see [`plan::check_elsewhere`].
@@ -168,9 +185,9 @@ pub fn plan_elsewhere(loaded: &Loaded) -> Result<(Plan, Dataset), Failure> {
     planned(loaded, &plan::check_elsewhere)
 }
 
-type Check = dyn Fn(&Loaded, &Result<Dataset, TrainError>) -> Result<Plan, Vec<PlanProblem>>;
+type Check<'a> = dyn Fn(&Loaded, &Result<Dataset, TrainError>) -> Result<Plan, Vec<PlanProblem>> + 'a;
 
-fn planned(loaded: &Loaded, check: &Check) -> Result<(Plan, Dataset), Failure> {
+fn planned(loaded: &Loaded, check: &Check<'_>) -> Result<(Plan, Dataset), Failure> {
     let dataset = Dataset::load(&loaded.config);
     match check(loaded, &dataset) {
         Ok(plan) => Ok((plan, dataset?)),
@@ -217,7 +234,7 @@ pub fn opened(
 ) -> Result<MeshDevice, Failure> {
     let device = match &context.ranks {
         Some(ranks) => {
-            // Cores and memory of a host are for all its processes.
+            // Cores and memory of a host are for all its processes; the plan counts alike.
             let (here, on_host) = (processes.here(view.num_devices()).len(), ranks.on_this_host());
             let share = (machine::host_cores() / on_host).max(1);
             options.workers = options.workers.or(Some(share.min(machine::cores())));

@@ -53,7 +53,11 @@ pub fn run(args: &TrainArgs, context: &Context) -> Result<u8, Failure> {
     let out = &context.out;
     let probe = LoadProbe::start();
     let start = Start::of(args, context)?;
-    let (plan, dataset) = setup::plan(&start.loaded)?;
+    let idle = match (&context.ranks, &start.loaded.config.multihost) {
+        (Some(ranks), Some(multihost)) => ranks.limit(multihost.num_workers)?,
+        _ => 0,
+    };
+    let (plan, dataset) = setup::plan(&start.loaded, context)?;
     let trigram = dataset.trigram_loss()?;
     let checkpoint = start.resume.as_ref().map(|named| start.checkpoint(named, context));
     let checkpoint = checkpoint.transpose()?;
@@ -65,14 +69,11 @@ pub fn run(args: &TrainArgs, context: &Context) -> Result<u8, Failure> {
         runs::check_writable(&directory)?;
     }
     let is_text = !matches!(dataset, Dataset::Regression(_));
-    if let (Some(ranks), Some(multihost)) = (&context.ranks, &config.multihost) {
-        let idle = ranks.limit(multihost.num_workers)?;
-        if idle > 0 {
-            out.note(format!(
-                "{idle} of {} processes carry nothing: aggregation and optimizer are the workers' own here",
-                ranks.size()
-            ));
-        }
+    if let Some(ranks) = context.ranks.as_ref().filter(|_| idle > 0) {
+        out.note(format!(
+            "{idle} of {} processes carry nothing: aggregation and optimizer are the workers' own here",
+            ranks.size()
+        ));
         if ranks.is_idle() {
             // The others choose a folder, which all hear of, and train; this one waits for their end.
             ranks.folder_of_first(&directory)?;

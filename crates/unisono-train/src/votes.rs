@@ -8,7 +8,7 @@ use unisono_tensor::{MeshDevice, TensorError};
 
 /// A signal may reach one process a step before another, and all must stop after the same step. So each gives its vote at each step,
 /// and what counts is what they gave at the step before, which has arrived by then.
-pub(super) struct Votes {
+pub(crate) struct Votes {
     device: MeshDevice,
     /// One number; none where one process decides alone.
     ballot: Option<Buffer>,
@@ -20,7 +20,7 @@ impl Votes {
     ///
     /// # Errors
     /// Too little memory.
-    pub(super) fn new(device: &MeshDevice) -> Result<Votes> {
+    pub(crate) fn new(device: &MeshDevice) -> Result<Votes> {
         let runtime = device.runtime();
         let ballot = match runtime.processes().size() {
             1 => None,
@@ -37,7 +37,7 @@ impl Votes {
     ///
     /// # Errors
     /// A failed command.
-    pub(super) fn count(&mut self, stop: bool) -> Result<bool> {
+    pub(crate) fn count(&mut self, stop: bool) -> Result<bool> {
         let Some(ballot) = &self.ballot else {
             return Ok(stop);
         };
