@@ -1,14 +1,17 @@
 //! The environment of a rank: what it inherits, what the launcher sets, what the files say.
 
 use crate::binding::{Binding, Bindings};
+use crate::job::Rank;
 use crate::request::Caller;
 use std::collections::BTreeMap;
 use std::path::Path;
+use unisono_mesh::visible::{TT as VISIBLE, UNISONO as UNISONO_VISIBLE};
+use unisono_train::config::Findings;
 
 /// Variables with these beginnings are passed on to every rank.
 pub const PASSED_PREFIXES: [&str; 7] = ["TT_", "ARCH_", "WH_", "TTNN_", "DEEPSEEK_", "MESH_", "UNISONO_"];
 /// Never inherited: these are a rank's own.
-pub const BLOCKED: [&str; 9] = [
+pub const BLOCKED: [&str; 10] = [
     "TT_MESH_ID",
     "TT_MESH_HOST_RANK",
     DESCRIPTOR,
@@ -16,8 +19,9 @@ pub const BLOCKED: [&str; 9] = [
     "TT_RUN_SUBCONTEXT_ID",
     "TT_RUN_SUBCONTEXT_SIZES",
     MOCK,
-    "TT_VISIBLE_DEVICES",
+    VISIBLE,
     "UNISONO_RUN_DIR",
+    "UNISONO_RUN_LINE",
 ];
 /// The variable that names a rank's descriptor.
 const DESCRIPTOR: &str = "TT_MESH_GRAPH_DESC_PATH";
@@ -41,6 +45,19 @@ pub(crate) fn unset(caller: &Caller, keep_descriptor: bool) -> Vec<String> {
 fn is_blocked(name: &str, keep_descriptor: bool) -> bool {
     let blocked = BLOCKED.contains(&name) && !(keep_descriptor && name == DESCRIPTOR);
     blocked || RUNNER_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Says that the caller's choice of devices does not reach the ranks, where they have none of their own.
+pub(crate) fn tell_hidden(ranks: &[Rank], caller: &Caller, findings: &mut Findings) {
+    let is_without = |rank: &Rank| !rank.environment.contains_key(VISIBLE);
+    if let (Some(value), Some(rank)) = (caller.variable(VISIBLE), ranks.iter().find(|rank| is_without(rank))) {
+        let message = format!(
+            "{VISIBLE}={value} does not reach rank {}: as in tt-run the caller's is never passed on; give each rank its own by \
+             env_overrides of its binding, or all of them {UNISONO_VISIBLE}",
+            rank.rank
+        );
+        findings.note(None, message);
+    }
 }
 
 /// What every rank inherits by the beginning of its name.

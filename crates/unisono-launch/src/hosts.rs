@@ -5,9 +5,21 @@ use unisono_train::config::Findings;
 /// The hosts of a list, in its order; what is wrong with it is told, and then there are none.
 pub(crate) fn parse(text: &str, findings: &mut Findings) -> Vec<String> {
     let before = findings.problems.len();
-    let hosts: Vec<&str> = text.split(',').map(str::trim).filter(|host| !host.is_empty()).collect();
+    let entries: Vec<&str> = text.split(',').map(str::trim).collect();
+    let hosts: Vec<&str> = entries.iter().copied().filter(|host| !host.is_empty()).collect();
     if hosts.is_empty() {
-        findings.problem(None, format!("--hosts \"{text}\" names no host: --hosts a,b"));
+        findings.problem(
+            None,
+            format!("--hosts \"{text}\" names no host: give their names, separated by commas, as in --hosts a,b"),
+        );
+    } else if hosts.len() < entries.len() {
+        let message = format!(
+            "--hosts {text}: {} of its {} entries {} empty and left out",
+            entries.len() - hosts.len(),
+            entries.len(),
+            if entries.len() - hosts.len() == 1 { "is" } else { "are" }
+        );
+        findings.note(None, message);
     }
     for (index, host) in hosts.iter().enumerate() {
         if hosts[..index].contains(host) {

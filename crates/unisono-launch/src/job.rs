@@ -14,7 +14,7 @@ use unisono_mesh::descriptor::Machine;
 use unisono_train::config::{Findings, Note, Problem};
 
 /// Most ranks of a job: more is a slip.
-const MAX_RANKS: usize = 65_536;
+pub const MAX_RANKS: usize = 65_536;
 /// The ways to say which ranks there are.
 const MODES: &str = "--rank-binding, --rank-bindings-mapping, --mesh-graph-descriptor with --hosts, or --np";
 
@@ -153,6 +153,7 @@ fn build(request: &Request, caller: &Caller, findings: &mut Findings) -> Option<
             folders.push(folder);
         }
     }
+    env::tell_hidden(&draft.ranks, caller, findings);
     let (launcher, found) = match &caller.mpirun {
         Some(mpirun) => (mpirun.clone(), true),
         None => (Mpirun::absent(), false),
@@ -197,7 +198,10 @@ fn mode<'a>(request: &'a Request, findings: &mut Findings) -> Option<Mode<'a>> {
     let counts = [
         ("--np", request.np.is_some()),
         ("--nproc-per-node", request.nproc_per_node.is_some()),
-        ("--nnodes", request.nnodes.is_some() && request.nproc_per_node.is_none()),
+        (
+            "--nnodes",
+            request.nnodes.is_some() && request.nproc_per_node.is_none() && request.np.is_none(),
+        ),
     ];
     let files = [
         ("--rank-binding", request.rank_binding.is_some()),
@@ -237,7 +241,14 @@ fn mode<'a>(request: &'a Request, findings: &mut Findings) -> Option<Mode<'a>> {
                        (--mpi-args \"--rankfile FILE\")";
         findings.note(None, message);
     }
-    if request.np.is_some() && request.nnodes.is_some() {
+    if let (Some(np), Some(nodes)) = (request.np, request.nnodes) {
+        if np < nodes {
+            let message = format!(
+                "--np {np} and --nnodes {nodes} disagree: each host has at least one rank, and --np is the number of all of them"
+            );
+            findings.problem(None, message);
+            return None;
+        }
         findings.note(None, "--nnodes only counts the hosts; --np gives all ranks");
     }
     Some(match (&request.mesh_graph_descriptor, is_bindings) {

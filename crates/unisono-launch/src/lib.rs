@@ -31,7 +31,7 @@ mod show;
 pub use auto::{GeneratedFile, write_files};
 pub use binding::{Binding, Bindings};
 pub use env::{BLOCKED, PASSED_PREFIXES};
-pub use job::{Job, LaunchErrors, Rank, Subcontext, plan};
+pub use job::{Job, LaunchErrors, MAX_RANKS, Rank, Subcontext, plan};
 pub use mpirun::{Flavour, Mpirun};
 pub use program::on_path;
 pub use rankfile::{HostLine, RankLine, RankfileText};

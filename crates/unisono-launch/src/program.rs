@@ -82,10 +82,18 @@ pub(crate) fn check(request: &Request, caller: &Caller, findings: &mut Findings)
     } else if on_path(name, caller).is_none() {
         let hint = match is_executable(&here) {
             true => format!("; ./{name} is here"),
+            false if here.is_dir() => format!("; {name} here is a folder"),
             false if here.is_file() => format!("; {name} is here, but may not be executed (chmod +x, then ./{name})"),
             false => String::new(),
         };
-        findings.problem(None, format!("the program {name} is not on PATH{hint} ({skip})"));
+        let command = match request.program.tried {
+            true => ", and none of unisono's commands",
+            false => "",
+        };
+        findings.problem(
+            None,
+            format!("the program {name} is not on PATH{command}{hint} ({skip})"),
+        );
     }
 }
 

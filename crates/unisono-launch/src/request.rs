@@ -54,6 +54,8 @@ pub struct Program {
     pub words: Vec<String>,
     /// Whether it is unisono itself: then ranks write their lines as one program would.
     pub ours: bool,
+    /// Whether its name was looked for among unisono's commands first, and is none.
+    pub tried: bool,
 }
 
 /// How a rankfile is given to MPI's launcher.

@@ -108,6 +108,24 @@ fn defaults_that_depend_on_others() {
 }
 
 #[test]
+fn workers_that_do_not_count_are_told() {
+    let notes = |multihost: &str| {
+        let loaded = load_yaml(&format!("training_config: {{}}\nmultihost_config: {multihost}"));
+        assert_eq!(loaded.config.multihost, None);
+        let notes: Vec<String> = loaded.notes.iter().map(ToString::to_string).collect();
+        notes
+    };
+    let told = notes("{enabled: false, num_workers: 4}");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].starts_with("run.yaml:2:34: multihost_config.num_workers is 4 and does not count, since multihost_config.enabled is false"),
+        "{told:?}"
+    );
+    assert!(notes("{num_workers: 4}")[0].contains("enabled is not given (and false)"));
+    assert_eq!(notes("{enabled: false, num_workers: 1}"), Vec::<String>::new());
+}
+
+#[test]
 fn overrides_replace_what_files_say() {
     let yaml = "training_config: {batch_size: 4, learning_rate: 0.1, max_steps: 5}";
     let overrides = [

@@ -1,7 +1,7 @@
 //! Options and arguments.
 
 use crate::commands::{ExplainArgs, ExportDtype, ExportFormat, LessonArgs, LoraCommand, MeshCommand, TopoArgs};
-use crate::exit;
+use crate::{exit, ranks};
 use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ pub struct Cli {
 }
 
 /// Options that all commands share.
-#[derive(Args)]
+#[derive(Args, Clone, Copy)]
 pub struct Common {
     /// Say nothing but results, warnings and errors
     #[arg(short, long, global = true)]
@@ -466,7 +466,7 @@ fn threads(text: &str) -> Result<usize, String> {
 pub fn parse() -> Cli {
     let given = command().try_get_matches();
     let parsed = given.and_then(|given| Cli::from_arg_matches(&given));
-    parsed.unwrap_or_else(|error| crate::ranks::refuse(&error))
+    parsed.unwrap_or_else(|error| ranks::refuse(&error, ranks::words_ask_for_json()))
 }
 
 /// The command line's definition, complete with the version.

@@ -3,7 +3,8 @@
 use crate::cli::Common;
 use crate::exit::Failure;
 use crate::output::{Level, Out};
-use crate::ranks::{self, Prints, Ranks};
+use crate::ranks::Ranks;
+use crate::ranks::variables::{self, Prints};
 use unisono_kernels::isa::Isa;
 use unisono_train::config::Environment;
 
@@ -15,16 +16,16 @@ pub struct Context {
     pub environment: Environment,
     /// The instruction set of the kernels.
     pub isa: Isa,
-    /// The processes of this run, where there are several and the command is one that they run together.
+    /// The processes of this run, where there are several.
     pub ranks: Option<Ranks>,
 }
 
 impl Context {
-    /// From the options that all commands share and the process's environment; `together` joins the other processes of the run.
+    /// From the options that all commands share and the process's environment; joins the other processes of the run, if `joins`.
     ///
     /// # Errors
     /// A variable of unisono's own with a value that means nothing, or processes that cannot join.
-    pub fn new(common: &Common, together: bool) -> Result<Context, Failure> {
+    pub fn new(common: &Common, joins: bool) -> Result<Context, Failure> {
         let environment = Environment::of_process();
         let level = Level::of(common, &environment.variables).map_err(Failure::input)?;
         let color = environment.variables.get("NO_COLOR").is_none_or(String::is_empty);
@@ -32,11 +33,15 @@ impl Context {
             None | Some("") => Isa::detect(),
             Some(name) => Isa::named(name).map_err(Failure::input)?,
         };
-        let ranks = if together { Ranks::join(&environment)? } else { None };
+        let ranks = if joins {
+            Ranks::join(&environment, common.json)?
+        } else {
+            None
+        };
         let out = Out::new(level, common.quiet, common.json, color);
         let out = match &ranks {
             Some(ranks) => {
-                let prints = ranks::prints(ranks.rank(), &environment.variables);
+                let prints = variables::prints(ranks.rank(), ranks.size(), &environment.variables);
                 let prints = ranks.are_one_program().and(prints);
                 // From here on all processes end together, with one message.
                 match prints.unwrap_or_else(|failure| ranks.farewell(&failure, &out)) {

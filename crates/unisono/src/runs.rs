@@ -4,6 +4,7 @@ use crate::exit::Failure;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use unisono_runtime::machine::host_name;
 use unisono_train::checkpoint::Checkpoints;
 use unisono_train::config::{Environment, load_saved};
 
@@ -193,6 +194,39 @@ pub fn take_next(first: &Path) -> Result<(PathBuf, Lock), Failure> {
     Err(Failure::running(format!("no folder like {} is free", first.display())))
 }
 
+/// Whether a run could make its folder and write into it: tried, and nothing stays.
+///
+/// # Errors
+/// What the system says.
+pub fn check_writable(directory: &Path) -> Result<(), Failure> {
+    let is_there = directory.exists();
+    // The nearest folder that there is; a file in its place is refused below.
+    let existing = directory
+        .ancestors()
+        .find(|path| path.exists() && !path.as_os_str().is_empty());
+    let name = format!(".unisono-tmp-{}-{}", host_name(), std::process::id());
+    let trial = existing.unwrap_or(Path::new(".")).join(name);
+    // Removed even where only half of it worked.
+    let tried = std::fs::create_dir(&trial);
+    let removed = std::fs::remove_dir(&trial);
+    tried.and(removed).map_err(|error| {
+        Failure::running(match is_there {
+            true => format!(
+                "nothing can be written into the run's folder {}: {error}; choose another --out",
+                directory.display()
+            ),
+            false => cannot_make(directory, &error),
+        })
+    })
+}
+
+fn cannot_make(directory: &Path, error: &std::io::Error) -> String {
+    format!(
+        "the run's folder {} cannot be made: {error}; choose another --out",
+        directory.display()
+    )
+}
+
 /// Makes the folder of a run and takes it.
 ///
 /// # Errors
@@ -208,12 +242,7 @@ pub fn take(directory: &Path) -> Result<Lock, Failure> {
 
 /// The same; nothing where another process has it.
 fn try_take(directory: &Path) -> Result<Option<Lock>, Failure> {
-    std::fs::create_dir_all(directory).map_err(|error| {
-        Failure::running(format!(
-            "the run's folder {} cannot be made: {error}; choose another --out",
-            directory.display()
-        ))
-    })?;
+    std::fs::create_dir_all(directory).map_err(|error| Failure::running(cannot_make(directory, &error)))?;
     // Where folders cannot be opened or locked there is no such protection, and nothing else is lost.
     let Ok(folder) = File::open(directory) else {
         return Ok(Some(Lock { _folder: None }));

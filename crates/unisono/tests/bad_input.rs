@@ -243,9 +243,26 @@ fn contradicting_options_are_refused_by_name() {
 #[test]
 fn failures_are_json_too_where_that_is_asked_for() {
     let s = Sandbox::new();
-    let json = s.run("check -c run.yaml --json --mesh dp=3").ended(2).json();
-    assert_eq!(json["exit_code"], 2);
-    assert_eq!(json["errors"].as_array().map(Vec::len), Some(1));
+    for (arguments, words) in [
+        ("check -c run.yaml --json --mesh dp=3", "batch_size 4"),
+        (
+            "check -c run.yaml --json --mehs dp=3",
+            "unexpected argument '--mehs' found",
+        ),
+        (
+            "tokenizer train --json --vocab-size 300 --out words",
+            "required arguments were not provided: --data <FILE>",
+        ),
+    ] {
+        let done = s.run(arguments).ended(2);
+        let json = done.json();
+        assert_eq!(json["exit_code"], 2);
+        let errors = json["errors"].as_array().expect("a list");
+        assert_eq!(errors.len(), 1);
+        assert!(errors[0].as_str().expect("a text").contains(words), "{json}");
+        // Once, not as text beside.
+        assert_eq!(done.err, "");
+    }
 }
 
 #[test]

@@ -162,6 +162,7 @@ fn the_exit_code_is_the_ranks() {
 fn wrong_input_starts_nothing_and_is_told_once() {
     let sandbox = Sandbox::new();
     bind(&sandbox, "");
+    sandbox.write("folder/file", "");
     for (arguments, part) in [
         (&["run"][..], "nothing says which ranks there are"),
         (
@@ -186,18 +187,62 @@ fn wrong_input_starts_nothing_and_is_told_once() {
             "nosuch.yaml: the file does not exist",
         ),
         (
-            &["run", "--np", "2", "--mesh", "dp=2", "./prog"],
+            &["run", "--np", "2", "--mesh", "dp=2", "true"],
             "--mesh dp=2 is for unisono's own commands",
         ),
         (
             &["run", "--np", "2", "--log-ranks", "0,2", "true"],
-            "\"2\" is no rank of this job",
+            "--log-ranks 0,2: \"2\" is no rank of this run, which has 0 to 1",
         ),
         (&["run", "--np", "x", "true"], "invalid value 'x'"),
+        (
+            &["run", "--np", "-1", "true"],
+            "invalid value '-1' for '--np <N>': a whole number from 1 to 65536 is needed",
+        ),
+        (
+            &["run", "--np", "0", "true"],
+            "a whole number from 1 to 65536 is needed",
+        ),
+        (
+            &["run", "--np", "2", "--nnodes", "3", "true"],
+            "--np 2 and --nnodes 3 disagree",
+        ),
+        (
+            &["run", "--np", "1", "--max-restarts", "-1", "true"],
+            "invalid value '-1' for '--max-restarts <N>': a whole number from 0",
+        ),
+        (
+            &["run", "--np", "1", "--timeout", "0", "true"],
+            "invalid value '0' for '--timeout <SECONDS>': a whole number of seconds above 0 is needed",
+        ),
+        (
+            &["run", "--np", "2", "--hosts", "", "true"],
+            "--hosts \"\" names no host",
+        ),
+        (&["run", "--np", "2", "--hosts", "a,a", "true"], "names a twice"),
+        (&["run", "--np", "2", "--mesh", ""], "--mesh is empty: write it as dp=2"),
+        (
+            &["run", "--np", "2", "--mesh", "dp=2", "trian"],
+            "the program trian is not on PATH, and none of unisono's commands",
+        ),
+        (
+            &["run", "--np", "2", "./text.txt"],
+            "the program ./text.txt may not be executed (chmod +x)",
+        ),
+        (
+            &["run", "--np", "2", "text.txt"],
+            "text.txt is here, but may not be executed",
+        ),
+        (&["run", "--np", "2", "./folder"], "the program ./folder is a folder"),
+        (&["run", "--np", "2", "folder"], "folder here is a folder"),
     ] {
         let done = run(&sandbox, arguments).ended(2).tells(&[part]);
         assert_eq!(done.err.matches(part).count(), 1, "{}", done.err);
     }
+    // An entry too many is no reason to refuse, as tt-run sees it.
+    run(&sandbox, &["run", "--np", "2", "--hosts", "a,,b", "--show", "true"])
+        .ended(0)
+        .tells(&["--hosts a,,b: 1 of its 3 entries is empty and left out"]);
     // Workers, ranks: two places that must say the same.
     let config = format!("{}multihost_config: {{enabled: true, num_workers: 4}}\n", common::TINY);
     sandbox.write("run.yaml", &config);
@@ -346,6 +391,10 @@ fn ctrl_c_at_the_launcher_ends_training_after_a_checkpoint() {
     signal(&child, "INT");
     let done = end(child).ended(130);
     assert!(done.errors().is_empty(), "{}", done.err);
+    // The user's own line, without what the run knows by itself.
+    let program = env!("CARGO_BIN_EXE_unisono");
+    let line = format!("go on with: {program} run --np 2 --mesh dp=2 -- train --resume run\n");
+    assert!(done.out.contains(&line), "{}", done.out);
     let steps = sandbox.steps("run");
     let last = steps.last().expect("a step");
     let names = sandbox.names("run/checkpoints");
@@ -430,6 +479,12 @@ fn a_rank_that_is_killed_is_named_once_and_the_run_goes_on() {
     );
     assert_eq!(done.errors().len(), 1, "one message:\n{}", done.err);
     assert!(done.errors()[0].contains("rank 1"), "{}", done.err);
+    let hint = " run --np 2 --max-restarts 1 --mesh dp=2 -- train --resume run\n";
+    let hint = format!(
+        "note: go on from the last checkpoint with: {}{hint}",
+        env!("CARGO_BIN_EXE_unisono")
+    );
+    assert_eq!(done.err.matches(&hint).count(), 1, "{}", done.err);
     let steps = sandbox.steps("run");
     assert!(steps.windows(2).all(|pair| pair[0] < pair[1]), "{steps:?}");
 }

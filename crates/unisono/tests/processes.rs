@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::launcher::launch;
 use common::{Sandbox, TINY, mpi};
 
 /// A run that deals twelve sequences out in every way.
@@ -253,4 +254,49 @@ fn output_comes_once_unless_more_is_asked_for() {
     let part = mpi::Part::new(2, "train -c run.yaml --mesh dp=2").with("UNISONO_LOG_RANKS", "most");
     let done = mpi::run_parts(&s, &[part]).ended(2);
     assert_eq!(done.errors().len(), 1, "{}", done.err);
+}
+
+#[test]
+fn a_conversation_is_the_same() {
+    if !mpi::installed() {
+        return;
+    }
+    let s = Sandbox::new();
+    let config = TINY
+        .replace("seed: 7", "seed: 7\n  tokenizer_type: byte")
+        .replace("max_sequence_length: 16", "max_sequence_length: 128");
+    s.write("run.yaml", &config);
+    s.run("train -q -c run.yaml --out run").ended(0);
+    s.write("said", "The bear\n/reset\nThe fox\nAnd?\n/quit\nnobody reads this\n");
+    let chat = "chat -q --run run -n 9 --template question-answer --mesh tp=2";
+    let said = || std::fs::File::open(s.path("said")).expect("the messages");
+    let alone = Sandbox::finish(s.command(chat).stdin(said())).ended(0);
+    assert!(alone.out.lines().count() >= 3, "{}", alone.out);
+    let words: Vec<&str> = ["run", "--np", "2", "--"].into_iter().chain(chat.split(' ')).collect();
+    let together = Sandbox::finish(launch(&s, &words).stdin(said())).ended(0);
+    assert_eq!(together.out, alone.out);
+    // What the first process cannot read, all end for, with one message.
+    std::fs::write(s.path("said"), b"The \xff\n").expect("the messages");
+    let done = Sandbox::finish(launch(&s, &words).stdin(said())).ended(2);
+    assert_eq!(done.errors(), ["a message on standard input is not UTF-8 text"]);
+}
+
+#[test]
+fn ranks_that_see_the_same_devices_take_one_after_the_other() {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    if !mpi::installed() || cores < 2 {
+        return;
+    }
+    let s = Sandbox::new();
+    s.config("max_steps: 8", "max_steps: 100000");
+    let part = mpi::Part::new(2, "train -q -c run.yaml --out run --mesh dp=2").with("UNISONO_VISIBLE_DEVICES", "0,1");
+    let mut world = mpi::start_parts(&s, &[part], &[]);
+    s.wait_for("run/metrics.jsonl");
+    let mut allowed = |rank: usize| {
+        let process = world.process_of(rank).expect("the run goes on");
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("the run goes on");
+        let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        line.expect("Linux has it").trim().to_string()
+    };
+    assert_ne!(allowed(0), allowed(1), "each has cores of its own");
 }

@@ -132,3 +132,221 @@ fn under_torchrun_the_run_is_refused_in_words() {
     let done = s.run_with(TRAIN, &variables);
     refused(&done, &["torchrun", "--nproc-per-node", "mpirun"]);
 }
+
+#[test]
+fn a_command_for_one_process_is_refused_once() {
+    if !installed() {
+        return;
+    }
+    let s = Sandbox::new();
+    for arguments in [
+        "bench",
+        "check -c run.yaml",
+        "completions bash",
+        "data check text.txt",
+        "devices",
+        "diff a b",
+        "explain all-reduce --mesh 1x2",
+        "export --run run --out weights.safetensors",
+        "init new.yaml",
+        "inspect run",
+        "lora merge --run run --out merged",
+        "mesh list",
+        "schema",
+        "tokenizer train --data text.txt --vocab-size 300 --out words",
+        "topo",
+    ] {
+        let name = arguments.split(' ').next().expect("a name");
+        let words = format!("`unisono {name}` is for one process, and 2 were asked for");
+        // By MPI's launcher, and by unisono's, which starts nothing.
+        refused(&run(&s, 2, arguments), &[&words]);
+        refused(&launched(&s, &format!("run --np 2 -- {arguments}")), &[&words]);
+    }
+    refused(
+        &run(&s, 2, "run --np 2 -- train -c run.yaml"),
+        &["2 processes were started for it"],
+    );
+    assert_eq!(s.names(""), ["run.yaml", "session", "text.txt"]);
+    launched(&s, "run --np 1 -- init new.yaml").ended(0);
+    let help = run(&s, 2, "train --help").ended(0);
+    assert_eq!(help.out.matches("Usage:").count(), 1, "{}", help.out);
+}
+
+#[test]
+fn variables_that_mean_nothing_are_found_before_a_process_starts() {
+    if !installed() {
+        return;
+    }
+    let s = Sandbox::new();
+    for (name, value, words) in [
+        ("UNISONO_TIMEOUT", "abc", "UNISONO_TIMEOUT is `abc`"),
+        ("UNISONO_TIMEOUT", "0", "UNISONO_TIMEOUT is `0`"),
+        ("UNISONO_SILENCE", "-1", "UNISONO_SILENCE is `-1`"),
+        (
+            "UNISONO_LOG_RANKS",
+            "7",
+            "\"7\" is no rank of this run, which has 0 to 1",
+        ),
+        ("UNISONO_LOG_RANKS", "0,most", "\"most\" is no rank of this run"),
+        ("UNISONO_MPI", "/no/such", "UNISONO_MPI names /no/such"),
+        ("UNISONO_LOG", "loud", "UNISONO_LOG is `loud`"),
+        ("UNISONO_ISA", "mmx", "mmx"),
+    ] {
+        // By unisono's launcher, with nothing to launch with: nothing is started.
+        let words_of_run = ["run", "--np", "2", "--mesh", "dp=2", "--", "train", "-c", "run.yaml"];
+        let mut command = common::launcher::launch(&s, &words_of_run);
+        refused(
+            &Sandbox::finish(command.env(name, value).env("PATH", s.path(""))),
+            &[words],
+        );
+        // By MPI's, where all ranks see it.
+        refused(
+            &run_parts(&s, &[Part::new(2, &TRAIN.replace(" -q", "")).with(name, value)]),
+            &[words],
+        );
+    }
+    // What the files say of one rank alone.
+    s.write(
+        "mgd.textproto",
+        "mesh_descriptors { name: \"M\" arch: BLACKHOLE device_topology { dims: [1, 2] } \
+         host_topology { dims: [1, 2] } channels { count: 1 } }\n\
+         top_level_instance { mesh { mesh_descriptor: \"M\" mesh_id: 0 } }\n",
+    );
+    s.write(
+        "b.yaml",
+        "rank_bindings:\n- {rank: 0, mesh_id: 0, mesh_host_rank: 0}\n\
+         - {rank: 1, mesh_id: 0, mesh_host_rank: 1, env_overrides: {UNISONO_SILENCE: soon}}\n\
+         mesh_graph_desc_path: mgd.textproto\n",
+    );
+    refused(
+        &launched(&s, "run --rank-binding b.yaml -- train -c run.yaml --mesh dp=2"),
+        &["UNISONO_SILENCE is `soon`"],
+    );
+    assert!(!s.path("runs").exists() && !s.path("run").exists());
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_found_before_anything_else() {
+    if !installed() {
+        return;
+    }
+    let s = Sandbox::new();
+    let train = "train -c run.yaml --mesh dp=2 --out";
+    // A file in the way, and a file system on which nobody makes folders, root neither.
+    for out in ["text.txt/run", "/proc/run"] {
+        let words = [out, "cannot be made", "choose another --out"];
+        let told = |done: Done| {
+            let done = done.ended(1).tells(&words);
+            assert_eq!(done.errors().len(), 1, "{}", done.err);
+            assert!(!done.out.contains("step"), "{}", done.out);
+        };
+        told(s.run(&format!("{train} {out}")));
+        told(run(&s, 2, &format!("{train} {out}")));
+        let arguments = format!("run --np 2 -- {train} {out}");
+        let words: Vec<&str> = arguments.split(' ').collect();
+        let mut command = common::launcher::launch(&s, &words);
+        // There is nothing to launch with, and that is not what is told.
+        told(Sandbox::finish(command.env("PATH", s.path(""))));
+    }
+    // One rank does not see the folder of the others.
+    let here = format!("train -q -c {} --mesh dp=2 --out run", s.path("run.yaml").display());
+    s.write(
+        "run.yaml",
+        &TINY.replace("text.txt", &s.path("text.txt").display().to_string()),
+    );
+    s.write("elsewhere/file", "");
+    let away = Part::new(1, &here).after("cd elsewhere");
+    let done = run_parts(&s, &[Part::new(1, &here), away]).ended(1);
+    assert_eq!(done.errors().len(), 1, "{}", done.err);
+    done.tells(&["rank 1 (", "does not find the run's folder run, which rank 0 has made"]);
+    assert_eq!(s.names("run"), Vec::<String>::new());
+    let left = s.names("");
+    assert!(!left.iter().any(|name| name.starts_with('.')), "{left:?}");
+}
+
+#[test]
+fn errors_are_one_json_object_where_that_is_asked_for() {
+    if !installed() {
+        return;
+    }
+    let s = Sandbox::new();
+    let told = |done: Done, code: i32, words: &str| {
+        let done = done.ended(code);
+        let json = done.json();
+        assert_eq!(json["exit_code"], code, "{json}");
+        let errors = json["errors"].as_array().expect("a list");
+        assert_eq!(errors.len(), 1, "{json}");
+        assert!(errors[0].as_str().expect("a text").contains(words), "{json}");
+        assert!(done.errors().is_empty(), "{}", done.err);
+    };
+    for (arguments, words) in [
+        ("train --json -c absent.yaml --mesh dp=2", "absent.yaml"),
+        ("train --json -c run.yaml --mehs dp=2", "--mehs"),
+        ("train --json -c run.yaml", "1 device, and "),
+        ("generate --json --run nowhere --prompt The", "nowhere"),
+        ("devices --json", "is for one process"),
+    ] {
+        told(run(&s, 2, arguments), 2, words);
+        // Asked of the launcher, of its program, and of both.
+        let bare = arguments.replace(" --json", "");
+        told(launched(&s, &format!("run --json --np 2 -- {bare}")), 2, words);
+        told(launched(&s, &format!("run --np 2 -- {arguments}")), 2, words);
+        told(
+            launched(&s, &format!("run --json -q --np 2 -- {arguments} -q")),
+            2,
+            words,
+        );
+    }
+    told(
+        launched(&s, "run --json --np 0 -- train -c run.yaml"),
+        2,
+        "a whole number from 1 to 65536 is needed",
+    );
+    told(
+        launched(
+            &s,
+            "run --json --np 2 -- train -c run.yaml --mesh dp=2 --out text.txt/run",
+        ),
+        1,
+        "cannot be made",
+    );
+    // A rank that says nothing is named by the launcher.
+    told(launched(&s, "run --json --np 1 false"), 1, "ended with exit code 1");
+    let line = launched(&s, "run --dry-run --np 2 -- train --json -c run.yaml --mesh dp=2").ended(0);
+    assert!(line.out.contains(" train --json -c run.yaml"), "{}", line.out);
+}
+
+#[test]
+fn visible_devices_are_enough_for_all_ranks_of_a_host() {
+    if !installed() {
+        return;
+    }
+    let s = Sandbox::new();
+    for (value, words) in [
+        ("0", "which shows 1 of the "),
+        ("", "which shows 0 of the "),
+        ("0,no", "\"no\" is neither the index of a device"),
+    ] {
+        let arguments = ["run", "--np", "2", "--mesh", "dp=2", "--", "train", "-c", "run.yaml"];
+        let mut command = common::launcher::launch(&s, &arguments);
+        let command = command.env("UNISONO_VISIBLE_DEVICES", value).env("PATH", s.path(""));
+        refused(&Sandbox::finish(command), &["UNISONO_VISIBLE_DEVICES", words]);
+    }
+    let words = [
+        " has 2 devices on the processes of ",
+        "UNISONO_VISIBLE_DEVICES is \"0\"",
+    ];
+    let part = Part::new(2, TRAIN).with("UNISONO_VISIBLE_DEVICES", "0");
+    refused(&run_parts(&s, &[part]), &words);
+    // The original's name is for one rank, and does not pass the launcher.
+    let mut command = common::launcher::launch(&s, &["run", "--np", "2", "--show", "true"]);
+    Sandbox::finish(command.env("TT_VISIBLE_DEVICES", "0"))
+        .ended(0)
+        .tells(&["note: TT_VISIBLE_DEVICES=0 does not reach rank 0"]);
+}
+
+/// A run of unisono's launcher.
+fn launched(s: &Sandbox, arguments: &str) -> Done {
+    let words: Vec<&str> = arguments.split_whitespace().collect();
+    common::launcher::run(s, &words)
+}

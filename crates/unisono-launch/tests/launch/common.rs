@@ -118,6 +118,7 @@ pub fn request(set: impl FnOnce(&mut Request)) -> Request {
         program: Program {
             words: vec!["./prog".to_string()],
             ours: false,
+            tried: false,
         },
         ..Request::default()
     };

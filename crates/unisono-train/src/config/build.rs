@@ -326,6 +326,18 @@ fn multihost(values: &Values, findings: &mut Findings) -> Option<MultihostConfig
     const PIPELINE: &str = "multihost_config.pipeline_parallel_config";
     const WORKERS: &str = "multihost_config.num_workers";
     if !values.flag("multihost_config.enabled") {
+        let num_workers: usize = values.int(WORKERS);
+        if values.given(WORKERS) && num_workers > 1 {
+            let message = format!(
+                "{WORKERS} is {num_workers} and does not count, since multihost_config.enabled is {}: with enabled: true the run takes \
+                 {num_workers} processes that train",
+                match values.given("multihost_config.enabled") {
+                    true => "false",
+                    false => "not given (and false)",
+                }
+            );
+            findings.note(values.place(WORKERS), message);
+        }
         return None;
     }
     if let Some(place) = values.ignored(PIPELINE) {

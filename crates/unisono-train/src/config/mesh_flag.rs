@@ -6,6 +6,9 @@
 /// A sentence on what is wrong with the text.
 pub fn mesh_overrides(text: &str) -> Result<Vec<String>, String> {
     const FORM: &str = "write it as dp=2, tp=2 or dp=2,tp=2";
+    if text.trim().is_empty() {
+        return Err(format!("--mesh is empty: {FORM}"));
+    }
     let (mut dp, mut tp) = (None, None);
     for part in text.split(',') {
         let Some((axis, extent)) = part.split_once('=') else {

@@ -7,6 +7,7 @@ use super::writer::{Template, Writer};
 use crate::cli::ChatArgs;
 use crate::context::Context;
 use crate::exit::Failure;
+use crate::launched;
 use crate::signals::Interrupts;
 use std::io::{BufRead, IsTerminal};
 use std::ops::ControlFlow;
@@ -14,7 +15,9 @@ use unisono_data::{Message, Tokenizer};
 use unisono_train::generate::{Batching, End, Finish, Request, Sampling, Session, StopTexts, Work, answer_text};
 
 /// What can be said besides messages.
-const HELP: &str = "/reset begins anew, /quit (or the end of the input) ends; Ctrl-C ends an answer";
+const HELP: &str = "/reset begins anew, /quit (or the end of the input) ends";
+/// What else, to a single process: of several, all must do the same, and the first alone hears it.
+const INTERRUPT: &str = "; Ctrl-C ends an answer";
 
 /// See the module.
 ///
@@ -45,25 +48,16 @@ pub fn run(args: &ChatArgs, context: &Context) -> Result<u8, Failure> {
         messages: Vec::new(),
         work: Work::default(),
         answers: 0,
-        interrupts: Interrupts::catch()?,
+        interrupts: context.ranks.is_none().then(Interrupts::catch).transpose()?,
         context,
     };
     chat.reset();
-    let is_terminal = std::io::stdin().is_terminal();
+    let is_terminal = std::io::stdin().is_terminal() || launched::has_terminal(&context.environment);
     if is_terminal {
-        context.out.say(HELP);
+        let interrupt = if context.ranks.is_none() { INTERRUPT } else { "" };
+        context.out.say(format!("{HELP}{interrupt}"));
     }
-    let mut lines = std::io::stdin().lock();
-    let mut line = Vec::new();
-    while !context.out.is_broken() {
-        if is_terminal {
-            context.out.piece("> ");
-        }
-        line.clear();
-        let read = lines.read_until(b'\n', &mut line);
-        if read.map_err(|error| Failure::input(format!("standard input cannot be read: {error}")))? == 0 {
-            break;
-        }
+    while let Some(line) = heard(is_terminal, context)? {
         let Ok(text) = std::str::from_utf8(&line) else {
             return Err(Failure::input("a message on standard input is not UTF-8 text"));
         };
@@ -79,6 +73,32 @@ pub fn run(args: &ChatArgs, context: &Context) -> Result<u8, Failure> {
     DONE
 }
 
+/// The next line of the user's, with its end; none where no more come, or where nobody reads the answers. Of several processes the first
+/// has it.
+fn heard(is_terminal: bool, context: &Context) -> Result<Option<Vec<u8>>, Failure> {
+    let read = || {
+        if context.out.is_broken() {
+            return Ok(None);
+        }
+        if is_terminal {
+            context.out.piece("> ");
+        }
+        let mut line = Vec::new();
+        match std::io::stdin().lock().read_until(b'\n', &mut line) {
+            Ok(0) => Ok(None),
+            Ok(_) => Ok(Some(line)),
+            Err(error) => Err(Failure::input(format!("standard input cannot be read: {error}"))),
+        }
+    };
+    match &context.ranks {
+        None => read(),
+        Some(ranks) => {
+            let own = if ranks.rank() == 0 { read()? } else { None };
+            ranks.of_user("the next message of the user", &own)
+        }
+    }
+}
+
 /// A conversation.
 struct Chat<'a> {
     template: Template,
@@ -92,7 +112,7 @@ struct Chat<'a> {
     messages: Vec<Message>,
     work: Work,
     answers: usize,
-    interrupts: Interrupts,
+    interrupts: Option<Interrupts>,
     context: &'a Context,
 }
 
@@ -136,14 +156,15 @@ impl Chat<'_> {
             stop_ids: self.writer.eos_ids.clone(),
             logprobs: None,
         };
-        let _busy = self.interrupts.busy();
-        let (interrupts, mut begun) = (&self.interrupts, false);
+        let interrupts = self.interrupts.as_ref();
+        let _busy = interrupts.map(Interrupts::busy);
+        let mut begun = false;
         let (answer, work) = answer_text(&mut self.session, self.tokenizer, &request, &self.stops, &mut |piece| {
             // A tokenizer that writes a word's leading space with the word begins the answer with one.
             let piece = if begun { piece } else { piece.trim_start() };
             begun |= !piece.is_empty();
             out.piece(piece);
-            match interrupts.asked() || out.is_broken() {
+            match interrupts.is_some_and(|interrupts| interrupts.asked() || out.is_broken()) {
                 true => ControlFlow::Break(End::All),
                 false => ControlFlow::Continue(()),
             }

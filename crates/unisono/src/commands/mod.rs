@@ -45,19 +45,23 @@ use std::process::ExitCode;
 
 /// Runs a command; what goes wrong is told, and the exit code says so.
 pub fn run(cli: &Cli) -> ExitCode {
-    let together = match &cli.command {
-        Command::Train(_) | Command::Generate(_) | Command::Eval(_) => true,
-        Command::Bench(args) => args.filter.as_deref() == Some(bench::COLLECTIVES),
-        _ => false,
-    };
-    let context = match Context::new(&cli.common, together) {
+    let refused = together(&cli.command, ranks::started()).err();
+    // Even processes that only take leave do so together: then one of them says why.
+    let joins = refused.is_some() || together(&cli.command, 2).is_ok();
+    let mut common = cli.common;
+    common.json |= matches!(&cli.command, Command::Run(args) if args.asks_for_json());
+    let context = match Context::new(&common, joins) {
         Ok(context) => context,
         Err(failure) => {
+            let failure = refused.unwrap_or(failure);
             ranks::give_way();
-            Out::new(Level::Error, false, false, true).error(&failure);
+            Out::new(Level::Error, false, common.json, true).error(&failure);
             return failure.code.into();
         }
     };
+    if let (Some(failure), Some(ranks)) = (refused, &context.ranks) {
+        ranks.farewell(&failure, &context.out);
+    }
     let result = match &context.ranks {
         Some(_) => ranks::caught(|| command(cli, &context)),
         None => command(cli, &context),
@@ -77,6 +81,39 @@ pub fn run(cli: &Cli) -> ExitCode {
         None => return ended(result, &context),
     };
     result.into()
+}
+
+/// Whether several processes do a command together. All others are for one: each of the processes would do the whole of it, over the
+/// same files.
+///
+/// # Errors
+/// A command that is for one process, where `processes` were started.
+pub fn together(command: &Command, processes: usize) -> Result<(), Failure> {
+    let name = match command {
+        Command::Train(_) | Command::Generate(_) | Command::Chat(_) | Command::Eval(_) => return Ok(()),
+        Command::Bench(args) if args.filter.as_deref() == Some(bench::COLLECTIVES) => return Ok(()),
+        _ if processes == 1 => return Ok(()),
+        Command::Run(_) => return Err(run::twice(processes)),
+        Command::Check(_) => "check",
+        Command::Init(_) => "init",
+        Command::Lora { .. } => "lora",
+        Command::Devices => "devices",
+        Command::Mesh { .. } => "mesh",
+        Command::Topo(_) => "topo",
+        Command::Schema => "schema",
+        Command::Tokenizer { .. } => "tokenizer",
+        Command::Data { .. } => "data",
+        Command::Completions { .. } => "completions",
+        Command::Diff(_) => "diff",
+        Command::Export(_) => "export",
+        Command::Inspect(_) => "inspect",
+        Command::Explain(_) => "explain",
+        Command::Bench(_) => "bench",
+    };
+    Err(Failure::input(format!(
+        "`unisono {name}` is for one process, and {processes} were asked for: run it by itself, without a launcher. Several processes \
+         carry train, generate, chat, eval and `bench collectives`"
+    )))
 }
 
 /// The command itself.
@@ -110,7 +147,7 @@ fn ended(result: Result<u8, Failure>, context: &Context) -> ExitCode {
     match result {
         Ok(code) => code.into(),
         Err(failure) => {
-            context.out.failure(&failure);
+            context.out.error(&failure);
             failure.code.into()
         }
     }

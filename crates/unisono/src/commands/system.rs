@@ -2,6 +2,7 @@
 
 use crate::context::Context;
 use crate::exit::Failure;
+use crate::output::numbers::counted;
 use unisono_mesh::descriptor::{Architecture, DimType, Fit, Selection};
 use unisono_mesh::visible::{TT, TT_OLD, UNISONO, Variables, core_shares, visible};
 use unisono_mesh::{Mesh, MeshView};
@@ -59,18 +60,30 @@ impl System {
         let total = boards.iter().map(Vec::len).sum();
         let found = visible(variables, &boards, &[]).map_err(Failure::input)?;
         found.notes.iter().for_each(|note| context.out.warn(note));
+        let value = variables.unisono.or(variables.tt).unwrap_or_default();
         let too_few = || {
             Failure::input(format!(
-                "the mesh {} needs {needed} devices and {} of {total} are visible: {name} is {:?}; name more of them there, unset it, \
+                "the mesh {} needs {} and {} of {total} are visible: {name} is {value:?}; name more of them there, unset it, \
                  or use a smaller mesh",
                 mesh.describe(),
+                counted(needed, "device"),
                 found.devices.len(),
-                variables.unisono.or(variables.tt).unwrap_or_default()
             ))
         };
-        if processes.size() > 1 {
-            // Ids are those of this host; the devices of others have no names here.
-            let ids = found.devices.get(..needed).ok_or_else(too_few)?;
+        if let (Some(ranks), true) = (&context.ranks, processes.size() > 1) {
+            // Ids are those of this host; the devices of others have no names here. Its processes that are shown the same take them in
+            // their order.
+            let (before, shared) = ranks.that_share(&processes, mesh.num_devices());
+            let Some(ids) = found.devices.get(..shared).map(|all| &all[before..before + needed]) else {
+                return Err(Failure::input(format!(
+                    "the mesh {} has {} on the processes of {}, and {} of {total} are visible there: {name} is {value:?}; name more of \
+                     them there, give each process its own (env_overrides of rank bindings), or unset it",
+                    mesh.describe(),
+                    counted(shared, "device"),
+                    ranks.link().host(),
+                    found.devices.len(),
+                )));
+            };
             let shares = core_shares(&machine::allowed_cpus(), total, ids);
             machine::restrict(&shares.cores.concat());
             return Ok(System {

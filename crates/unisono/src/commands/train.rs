@@ -7,6 +7,7 @@ use super::trained::sampling;
 use crate::cli::TrainArgs;
 use crate::context::Context;
 use crate::exit::{self, Failure};
+use crate::launched;
 use crate::machine::LoadProbe;
 use crate::output::header::Header;
 use crate::output::numbers::grouped;
@@ -63,6 +64,10 @@ pub fn run(args: &TrainArgs, context: &Context) -> Result<u8, Failure> {
     let directory = start.directory(args, context)?;
     let config = start.loaded.config;
     agree(&config, &dataset, checkpoint.as_ref(), context)?;
+    // All have looked for a folder by now, and none takes the trial for something of somebody's.
+    if takes_folder(context) {
+        runs::check_writable(&directory)?;
+    }
     let is_text = !matches!(dataset, Dataset::Regression(_));
     if let Some(ranks) = context.ranks.as_ref().filter(|_| idle > 0) {
         out.note(format!(
@@ -72,6 +77,7 @@ pub fn run(args: &TrainArgs, context: &Context) -> Result<u8, Failure> {
         if ranks.is_idle() {
             // The others choose a folder, which all hear of, and train; this one waits for their end.
             ranks.folder_of_first(&directory)?;
+            ranks.come_together("a look at the run's folder")?;
             return Ok(exit::OK);
         }
     }
@@ -97,7 +103,7 @@ pub fn run(args: &TrainArgs, context: &Context) -> Result<u8, Failure> {
     let device = setup::open(system, &config, context)?;
     let (directory, _lock) = take_folder(&directory, args, &start.resume, context)?;
     let signals = Signals::catch()?;
-    crate::launched::tell_run(&directory, &context.environment);
+    launched::tell_run(&directory, &context.environment);
     let (mut run, notes) = Run::open(&device, config, plan, dataset, &directory, checkpoint.as_ref())?;
     notes.iter().for_each(|note| out.warn(note));
     out.say(format!("{} {}", out.bold("run       "), whereabouts(&run, &directory)));
@@ -124,7 +130,7 @@ pub fn run(args: &TrainArgs, context: &Context) -> Result<u8, Failure> {
         peak,
         trigram,
         is_text,
-        resume: format!("unisono train --resume {}", directory.display()),
+        resume: launched::resume_line(&directory, &context.environment),
     };
     report.print(out);
     let sample = match summary.ending {
@@ -164,12 +170,19 @@ fn take_folder(
     resume: &Option<Named>,
     context: &Context,
 ) -> Result<(PathBuf, Option<runs::Lock>), Failure> {
-    let is_first = context
-        .ranks
-        .as_ref()
-        .is_none_or(|ranks| ranks.rank() == 0 || ranks.are_apart());
-    if let (false, Some(ranks)) = (is_first, &context.ranks) {
-        return Ok((ranks.folder_of_first(directory)?, None));
+    if let (false, Some(ranks)) = (takes_folder(context), &context.ranks) {
+        let directory = ranks.folder_of_first(directory)?;
+        if !directory.is_dir() {
+            return Err(Failure::running(format!(
+                "{} does not find the run's folder {}, which rank 0 has made: all processes write into one folder, on a file system \
+                 that all hosts share",
+                ranks.name(ranks.rank()),
+                directory.display()
+            )));
+        }
+        runs::check_writable(&directory)?;
+        ranks.come_together("a look at the run's folder")?;
+        return Ok((directory, None));
     }
     let (directory, lock) = match args.out.is_none() && resume.is_none() && !args.fresh {
         // Nobody asked for this very folder: where another run took it meanwhile, the next one does as well.
@@ -184,8 +197,16 @@ fn take_folder(
     }
     if let Some(ranks) = &context.ranks {
         ranks.folder_of_first(&directory)?;
+        // Not one step is made where one of them cannot write.
+        ranks.come_together("a look at the run's folder")?;
     }
     Ok((directory, Some(lock)))
+}
+
+/// Whether this process chooses and takes the folder of its run.
+fn takes_folder(context: &Context) -> bool {
+    let ranks = context.ranks.as_ref();
+    ranks.is_none_or(|ranks| ranks.rank() == 0 || ranks.are_apart())
 }
 
 /// Lets a language model write something, and shows the beginning.
@@ -278,7 +299,8 @@ impl Start {
         })
     }
 
-    fn directory(&self, args: &TrainArgs, context: &Context) -> Result<PathBuf, Failure> {
+    /// The folder of the run.
+    pub fn directory(&self, args: &TrainArgs, context: &Context) -> Result<PathBuf, Failure> {
         match &self.resume {
             Some(named) => Ok(named.directory.clone()),
             None => runs::choose(

@@ -9,6 +9,7 @@ pub mod summary;
 use crate::cli::Common;
 use crate::exit::Failure;
 use serde::Serialize;
+use serde_json::json;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -42,6 +43,14 @@ impl Level {
             (1, _) => return Ok(Level::Debug),
             _ => return Ok(Level::Trace),
         }
+        Level::of_variables(variables)
+    }
+
+    /// From `UNISONO_LOG` and `TT_METAL_LOGGER_LEVEL`, in that order.
+    ///
+    /// # Errors
+    /// A level of `UNISONO_LOG` that there is not.
+    pub fn of_variables(variables: &BTreeMap<String, String>) -> Result<Level, String> {
         if let Some(name) = variables.get("UNISONO_LOG").filter(|name| !name.is_empty()) {
             return Level::named(name).ok_or_else(|| {
                 format!("UNISONO_LOG is `{name}`, which is no level: use error, warn, info, debug or trace")
@@ -193,21 +202,21 @@ impl Out {
         self.tell(Level::Debug, "2", "debug: ", line);
     }
 
-    /// The failure that ends the command, on standard error; each line is a problem of its own.
+    /// The failure that ends the command, on standard error, each line a problem of its own; or the same for machines, in the place of the
+    /// result.
     pub fn error(&self, failure: &Failure) {
+        if self.json && !self.is_broken() {
+            let problems: Vec<&str> = failure.message.lines().collect();
+            let object = json!({"exit_code": failure.code, "errors": problems});
+            // Also where another process prints results.
+            self.print(&format!("{object}\n"));
+            if !self.is_broken() {
+                return;
+            }
+        }
         for line in failure.message.lines() {
             self.tell(Level::Error, "31", "error: ", line);
         }
-    }
-
-    /// The failure that ends the command, for people and for machines, whoever else prints.
-    pub fn failure(&self, failure: &Failure) {
-        if self.json {
-            let problems: Vec<&str> = failure.message.lines().collect();
-            let object = serde_json::json!({"exit_code": failure.code, "errors": problems});
-            self.put(&format!("{object}\n"));
-        }
-        self.error(failure);
     }
 
     /// `text` in bold, on a terminal.
@@ -294,11 +303,14 @@ impl Out {
         }
     }
 
-    /// Writes to standard output.
+    /// Writes to standard output, while somebody reads it.
     fn put(&self, text: &str) {
-        if self.failed.borrow().is_some() {
-            return;
+        if !self.is_broken() {
+            self.print(text);
         }
+    }
+
+    fn print(&self, text: &str) {
         let mut stdout = std::io::stdout().lock();
         if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
             *self.failed.borrow_mut() = Some(error);

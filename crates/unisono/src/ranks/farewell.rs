@@ -89,7 +89,7 @@ impl Ranks {
             code: u8::try_from(code).unwrap_or(crate::exit::FAILED),
             message: lines.join("\n"),
         };
-        out.failure(&failure);
+        out.error(&failure);
         if let Some(folder) = std::env::var_os("UNISONO_RUN_DIR") {
             // Whoever started the run then adds nothing; where it cannot be left, the message comes twice.
             let _ = std::fs::write(Path::new(&folder).join("error"), &failure.message);

@@ -6,6 +6,7 @@
 mod farewell;
 mod owners;
 mod panics;
+pub mod variables;
 
 pub use panics::caught;
 
@@ -21,11 +22,6 @@ use unisono_mesh::visible::{TT, UNISONO, core_shares};
 use unisono_runtime::machine;
 use unisono_runtime::transport::{Given, Link, Mpi, Settings, World, within};
 use unisono_train::config::Environment;
-
-/// Seconds that a process which lives is waited for, unless `UNISONO_TIMEOUT` says otherwise.
-const TIMEOUT: u64 = 120;
-/// Seconds without a sign of life after which a process is lost, unless `UNISONO_SILENCE` says otherwise.
-const SILENCE: u64 = 10;
 
 /// See the module.
 pub struct Ranks {
@@ -44,8 +40,8 @@ struct Said {
     host: String,
     /// Processors that it may use.
     cpus: Vec<usize>,
-    /// Whether it is to keep to the cores of some devices.
-    sees_some: bool,
+    /// The variable that lets it see some devices only, and its value: it keeps to their cores.
+    sees: Option<(String, String)>,
     mesh_id: Option<usize>,
     mesh_host_rank: Option<usize>,
     version: String,
@@ -54,11 +50,11 @@ struct Said {
 }
 
 impl Ranks {
-    /// Joins the processes of this run; `None` where this one is alone.
+    /// Joins the processes of this run; `None` where this one is alone. With `json` even a process that waits in vain says so as JSON.
     ///
     /// # Errors
     /// No MPI, launcher and MPI at odds, processes that do not come.
-    pub fn join(environment: &Environment) -> Result<Option<Ranks>, Failure> {
+    pub fn join(environment: &Environment, json: bool) -> Result<Option<Ranks>, Failure> {
         let variables = &environment.variables;
         let world = World::find(Given::default(), variables).map_err(Failure::input)?;
         if world.size == 1 {
@@ -67,8 +63,8 @@ impl Ranks {
         let said = Said::of_this(variables)?;
         let settings = Settings {
             host: said.host.clone(),
-            timeout: seconds(variables, "UNISONO_TIMEOUT", TIMEOUT)?,
-            silence: seconds(variables, "UNISONO_SILENCE", SILENCE)?,
+            timeout: variables::timeout(variables)?,
+            silence: variables::silence(variables)?,
             status: variables
                 .get("UNISONO_RUN_DIR")
                 .map(|folder| Path::new(folder).join(format!("rank-{}", world.rank))),
@@ -83,14 +79,14 @@ impl Ranks {
                 settings.timeout.as_secs(),
                 world.size
             ));
-            Out::new(Level::Error, false, false, true).error(&failure);
+            Out::new(Level::Error, false, json, true).error(&failure);
             std::process::exit(i32::from(failure.code))
         };
         let mpi = within(settings.timeout, late, || Mpi::open(variables, &world)).map_err(Failure::input)?;
         let link = Link::start(Box::new(mpi), settings).map_err(Failure::running)?;
         let said = gather(&link, "the start", &said).unwrap_or_else(|failure| {
             give_way();
-            Out::new(Level::Error, false, false, true).error(&failure);
+            Out::new(Level::Error, false, json, true).error(&failure);
             link.abort(i32::from(failure.code))
         });
         let apart = are_apart(&said);
@@ -211,7 +207,25 @@ impl Ranks {
         own: &T,
     ) -> Result<T, Failure> {
         let mut all = gather(&self.link, what, own)?;
-        Ok(all.swap_remove(if self.apart { self.rank() } else { 0 }))
+        Ok(all.swap_remove(self.speaker()))
+    }
+
+    /// What the user says to the first process, who may take any time, as long as all processes live.
+    ///
+    /// # Errors
+    /// Processes that are lost.
+    pub fn of_user<T: Serialize + serde::de::DeserializeOwned>(
+        &self,
+        what: &'static str,
+        own: &T,
+    ) -> Result<T, Failure> {
+        let mut all = gather_within(&self.link, what, own, Duration::MAX)?;
+        Ok(all.swap_remove(self.speaker()))
+    }
+
+    /// The process whose choice counts for this one.
+    fn speaker(&self) -> usize {
+        if self.apart { self.rank() } else { 0 }
     }
 
     /// The folder that the first process has chosen.
@@ -220,6 +234,14 @@ impl Ranks {
     /// Processes that do not come.
     pub fn folder_of_first(&self, own: &Path) -> Result<PathBuf, Failure> {
         self.of_first("the choice of a folder", &own.to_path_buf())
+    }
+
+    /// Waits for all processes.
+    ///
+    /// # Errors
+    /// Processes that do not come, or have failed.
+    pub fn come_together(&self, what: &'static str) -> Result<(), Failure> {
+        gather(&self.link, what, &()).map(|_: Vec<()>| ())
     }
 
     fn compare(&self, name: &str, values: Vec<String>) -> Result<(), Failure> {
@@ -246,7 +268,7 @@ impl Ranks {
     }
 
     /// `rank 2 (host)`.
-    fn name(&self, rank: usize) -> String {
+    pub fn name(&self, rank: usize) -> String {
         format!("rank {rank} ({})", self.said[rank].host)
     }
 
@@ -254,13 +276,13 @@ impl Ranks {
     /// some devices does that by itself.
     fn keep_to_own_cores(&self) {
         let own = &self.said[self.rank()];
-        if own.sees_some || own.cpus.is_empty() {
+        if own.sees.is_some() || own.cpus.is_empty() {
             return;
         }
         let rivals: Vec<usize> = (0..self.size())
             .filter(|rank| {
                 let other = &self.said[*rank];
-                !other.sees_some && other.host == own.host && other.cpus == own.cpus
+                other.sees.is_none() && other.host == own.host && other.cpus == own.cpus
             })
             .collect();
         let place = rivals.iter().position(|rank| *rank == self.rank()).unwrap_or(0);
@@ -279,15 +301,6 @@ fn are_apart(said: &[Said]) -> bool {
 
 impl Said {
     fn of_this(variables: &BTreeMap<String, String>) -> Result<Said, Failure> {
-        let number = |name: &str| -> Result<Option<usize>, Failure> {
-            match variables.get(name).map(|value| value.trim()) {
-                None | Some("") => Ok(None),
-                Some(value) => value
-                    .parse()
-                    .map(Some)
-                    .map_err(|_| Failure::input(format!("{name} is `{value}`; a number from 0 was expected"))),
-            }
-        };
         let build = std::env::current_exe()
             .ok()
             .and_then(|path| hash_file(&path).ok())
@@ -295,86 +308,65 @@ impl Said {
         Ok(Said {
             host: machine::host_name(),
             cpus: machine::allowed_cpus(),
-            sees_some: [UNISONO, TT].iter().any(|name| variables.contains_key(*name)),
-            mesh_id: number("TT_MESH_ID")?,
-            mesh_host_rank: number("TT_MESH_HOST_RANK")?,
+            sees: [UNISONO, TT]
+                .iter()
+                .find_map(|name| Some((name.to_string(), variables.get(*name)?.clone()))),
+            mesh_id: variables::number(variables, "TT_MESH_ID")?,
+            mesh_host_rank: variables::number(variables, "TT_MESH_HOST_RANK")?,
             version: crate::cli::version().to_string(),
             build,
         })
     }
 }
 
-/// A time of a variable.
-fn seconds(variables: &BTreeMap<String, String>, name: &str, default: u64) -> Result<Duration, Failure> {
-    let seconds =
-        match variables.get(name).map(|value| value.trim()) {
-            None | Some("") => default,
-            Some(value) => value.parse().ok().filter(|seconds| *seconds > 0).ok_or_else(|| {
-                Failure::input(format!("{name} is `{value}`; a number of seconds above 0 was expected"))
-            })?,
-        };
-    Ok(Duration::from_secs(seconds))
-}
-
 /// How long another process than the first waits before it tells what goes wrong before they have joined: what all of them see, the
 /// first tells, and its launcher ends the others meanwhile.
 const GIVE_WAY: Duration = Duration::from_secs(3);
 
+/// The number of processes that a launcher says it has started; 1 where nobody says so that can be understood.
+pub fn started() -> usize {
+    World::find(Given::default(), &Environment::of_process().variables).map_or(1, |world| world.size)
+}
+
 /// Lets the first process of the run speak, if this is another.
 pub fn give_way() {
-    let names = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"];
-    let rank = names.iter().find_map(|name| std::env::var(name).ok());
-    if rank.is_some_and(|rank| rank.trim() != "0") {
+    if !is_first() {
         std::thread::sleep(GIVE_WAY);
     }
 }
 
-/// Ends this process because of a command line that is none: the first tells it.
-pub fn refuse(error: &clap::Error) -> ! {
-    if error.use_stderr() {
-        give_way();
+/// Whether this is the first process of the run, as far as a look at the launchers' variables tells.
+fn is_first() -> bool {
+    let names = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"];
+    let rank = names.iter().find_map(|name| std::env::var(name).ok());
+    rank.is_none_or(|rank| rank.trim() == "0")
+}
+
+/// Whether this process's command line asks for JSON, even if it cannot be parsed.
+pub fn words_ask_for_json() -> bool {
+    let mut words = std::env::args_os().skip(1).take_while(|word| word != "--");
+    words.any(|word| word == "--json")
+}
+
+/// Ends this process because of a command line that is none: the first tells it, with `json` as the result.
+pub fn refuse(error: &clap::Error, json: bool) -> ! {
+    if !is_first() {
+        match error.use_stderr() {
+            true => give_way(),
+            // Help is wanted once.
+            false => std::process::exit(error.exit_code()),
+        }
+    }
+    if error.use_stderr() && json {
+        let text = error.render().to_string();
+        // Behind the first empty line is the usage.
+        let sentence = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim);
+        let problem = sentence.collect::<Vec<&str>>().join(" ");
+        let problem = problem.trim_start_matches("error: ");
+        Out::new(Level::Error, false, true, false).error(&Failure::input(problem));
+        std::process::exit(error.exit_code());
     }
     error.exit()
-}
-
-/// What a rank prints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Prints {
-    /// All, as one program would: the first rank.
-    Alone,
-    /// All, by its number: another rank, where the first prints nothing.
-    Result,
-    /// All, by its number, beside a rank before it.
-    Beside,
-    /// Errors.
-    Nothing,
-}
-
-/// What `rank` prints: by `UNISONO_LOG_RANKS`, `all` or a list; the first alone otherwise.
-///
-/// # Errors
-/// A list that is none.
-pub fn prints(rank: usize, variables: &BTreeMap<String, String>) -> Result<Prints, Failure> {
-    let wrong = |value: &str| {
-        Failure::input(format!(
-            "UNISONO_LOG_RANKS is `{value}`; `all` or ranks such as `0,2` were expected"
-        ))
-    };
-    let (is_shown, first) = match variables.get("UNISONO_LOG_RANKS").map(|value| value.trim()) {
-        None | Some("") => (rank == 0, 0),
-        Some("all") => (true, 0),
-        Some(value) => {
-            let ranks: Result<Vec<usize>, _> = value.split(',').map(|rank| rank.trim().parse()).collect();
-            let ranks = ranks.map_err(|_| wrong(value))?;
-            (ranks.contains(&rank), ranks.iter().copied().min().unwrap_or(0))
-        }
-    };
-    Ok(match rank {
-        _ if !is_shown => Prints::Nothing,
-        0 => Prints::Alone,
-        rank if rank == first => Prints::Result,
-        _ => Prints::Beside,
-    })
 }
 
 fn gather<T: Serialize + serde::de::DeserializeOwned>(
@@ -382,9 +374,18 @@ fn gather<T: Serialize + serde::de::DeserializeOwned>(
     what: &'static str,
     own: &T,
 ) -> Result<Vec<T>, Failure> {
+    gather_within(link, what, own, link.timeout())
+}
+
+fn gather_within<T: Serialize + serde::de::DeserializeOwned>(
+    link: &Link,
+    what: &'static str,
+    own: &T,
+    patience: Duration,
+) -> Result<Vec<T>, Failure> {
     // Texts, numbers and lists always have a JSON form.
     let own = serde_json::to_vec(own).unwrap_or_default();
-    let all = link.gather(what, &own, link.timeout()).map_err(Failure::running)?;
+    let all = link.gather(what, &own, patience).map_err(Failure::running)?;
     all.iter()
         .enumerate()
         .map(|(rank, bytes)| {

@@ -92,6 +92,19 @@ impl Ranks {
         Ok(Processes::new(self.rank(), size, &owners))
     }
 
+    /// How many devices the processes carry that have this one's host and see the same of its devices: those of lower rank, and all.
+    pub fn that_share(&self, processes: &Processes, devices: usize) -> (usize, usize) {
+        let own = &self.said[self.rank()];
+        let shares = |rank: usize| {
+            let other = &self.said[rank];
+            other.host == own.host && other.sees == own.sees
+        };
+        let owners: Vec<usize> = (0..devices).map(|device| processes.of(device)).collect();
+        let of_sharing = owners.iter().filter(|rank| shares(**rank));
+        let before = of_sharing.clone().filter(|rank| **rank < self.rank()).count();
+        (before, of_sharing.count())
+    }
+
     /// The ranks in the order in which their hosts stand in the mesh.
     fn order(&self) -> Result<Vec<usize>, Failure> {
         let said = &self.said[..self.carriers.get()];

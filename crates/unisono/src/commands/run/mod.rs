@@ -4,6 +4,7 @@ mod banners;
 mod end;
 mod folder;
 mod guard;
+mod keyboard;
 mod options;
 mod process;
 mod program;
@@ -17,7 +18,9 @@ use super::DONE;
 use crate::cli::Common;
 use crate::context::Context;
 use crate::exit::{self, Failure};
+use crate::launched::LINE;
 use crate::output::{Level, Out};
+use crate::ranks::{self, variables};
 use clap::{CommandFactory, FromArgMatches, Parser};
 use folder::Folder;
 use guard::Guard;
@@ -40,27 +43,40 @@ const LAUNCHERS: [&str; 4] = ["mpirun-ulfm", "mpirun", "mpiexec", "mpiexec.hydra
 pub fn run(args: &RunArgs, context: &Context) -> Result<u8, Failure> {
     let mut child = Child::of(&args.program, args.mesh.as_deref())?;
     // What is asked of the launcher's output holds for the program's.
-    let asked = [(context.out.is_json(), "--json"), (context.out.is_quiet(), "--quiet")];
+    let asked = [
+        (context.out.is_json(), ["--json", "--json"]),
+        (context.out.is_quiet(), ["--quiet", "-q"]),
+    ];
     let runs = child.ours && !args.show && !args.dry_run;
-    for (_, flag) in asked.into_iter().filter(|(is_asked, _)| runs && *is_asked) {
-        child.words.push(flag.to_string());
+    for (_, names) in asked.into_iter().filter(|(is_asked, _)| runs && *is_asked) {
+        if !child.words.iter().any(|word| names.contains(&word.as_str())) {
+            child.words.push(names[0].to_string());
+        }
     }
     launch(args, child, context)
 }
 
 /// The program by the name of tt-run: its options directly, and no other commands.
 pub fn tt_run() -> ExitCode {
-    let matches = TtRun::command().version(crate::cli::version()).get_matches();
-    let tt_run = TtRun::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let context = match Context::new(&tt_run.common, false) {
+    let given = TtRun::command().version(crate::cli::version()).try_get_matches();
+    let parsed = given.and_then(|given| TtRun::from_arg_matches(&given));
+    let tt_run = parsed.unwrap_or_else(|error| ranks::refuse(&error, ranks::words_ask_for_json()));
+    let started = ranks::started();
+    let refused = (started > 1).then(|| twice(started));
+    let context = match Context::new(&tt_run.common, refused.is_some()) {
         Ok(context) => context,
         Err(failure) => {
-            Out::new(Level::Error, false, false, true).error(&failure);
+            let failure = refused.unwrap_or(failure);
+            ranks::give_way();
+            Out::new(Level::Error, false, tt_run.common.json, true).error(&failure);
             return failure.code.into();
         }
     };
-    let result = Child::named(&tt_run.options.program, tt_run.options.mesh.as_deref())
-        .and_then(|child| launch(&tt_run.options, child, &context));
+    if let (Some(failure), Some(ranks)) = (refused, &context.ranks) {
+        ranks.farewell(&failure, &context.out);
+    }
+    let child = Child::named(&tt_run.options.program, tt_run.options.mesh.as_deref());
+    let result = launch(&tt_run.options, child, &context);
     match result {
         Ok(code) => code.into(),
         Err(failure) => {
@@ -68,6 +84,13 @@ pub fn tt_run() -> ExitCode {
             failure.code.into()
         }
     }
+}
+
+/// Several processes were started as the launcher.
+pub fn twice(processes: usize) -> Failure {
+    Failure::input(format!(
+        "the launcher starts ranks by itself, and {processes} processes were started for it: run it once, without another launcher"
+    ))
 }
 
 /// What a launcher started this process for beside its job, if it did; the whole of this process's life then.
@@ -102,8 +125,10 @@ fn launch(args: &RunArgs, child: Child, context: &Context) -> Result<u8, Failure
             return Err(Failure::input(errors));
         }
     };
-    options::check_log_ranks(args.log_ranks.as_deref(), job.ranks.len())?;
-    let mesh = child.check(&job, context)?;
+    if let Some(list) = &args.log_ranks {
+        variables::listed("--log-ranks", list, job.ranks.len())?;
+    }
+    let mesh = child.check(&job, !args.show && !args.dry_run, context)?;
     job.notes.iter().for_each(|note| out.note(note));
     for file in &job.files {
         out.debug(format!("{} is needed", file.path.display()));
@@ -142,6 +167,11 @@ fn launch(args: &RunArgs, child: Child, context: &Context) -> Result<u8, Failure
 fn attempts(args: &RunArgs, mut child: Child, mut job: Job, context: &Context) -> Result<u8, Failure> {
     let stops = process::Stops::catch()?;
     let original = child.clone();
+    let line = args.resume_line(std::env::args_os()).filter(|_| child.ours);
+    for rank in &mut job.ranks {
+        let line = line.clone().map(|line| (LINE.to_string(), line));
+        rank.environment.extend(line);
+    }
     for attempt in 1.. {
         let folder = Folder::new(&job)?;
         let mut guard = Guard::start(&folder);
@@ -152,7 +182,9 @@ fn attempts(args: &RunArgs, mut child: Child, mut job: Job, context: &Context) -
             Ended::Badly(end) => end,
         };
         let message = failure.message(&job, &folder, child.ours);
+        let hint = line.as_ref().and_then(|line| restart::hint(line, &folder, context));
         if failure.code == exit::INPUT && child.ours || attempt > args.max_restarts {
+            hint.iter().for_each(|hint| context.out.note(hint));
             return match message {
                 Some(message) => Err(Failure {
                     code: failure.code,

@@ -3,7 +3,8 @@
 use super::program::Child;
 use crate::exit::Failure;
 use clap::{Args, ValueEnum};
-use unisono_launch::{Program, RankfileSyntax, Request};
+use std::ffi::OsString;
+use unisono_launch::{MAX_RANKS, Program, RankfileSyntax, Request, quoted};
 
 /// Options of `run`.
 #[derive(Args)]
@@ -14,16 +15,16 @@ use unisono_launch::{Program, RankfileSyntax, Request};
 )]
 pub struct RunArgs {
     /// Start N ranks; no file is needed
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = ranks)]
     pub np: Option<usize>,
     /// The mesh of unisono's program, passed on to it: --mesh dp=2,tp=2
     #[arg(long, value_name = "AXES")]
     pub mesh: Option<String>,
     /// Start N ranks on each host, as torchrun
-    #[arg(long, value_name = "N", alias = "nproc_per_node")]
+    #[arg(long, value_name = "N", alias = "nproc_per_node", allow_negative_numbers = true, value_parser = ranks)]
     pub nproc_per_node: Option<usize>,
     /// The number of hosts, as torchrun
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = ranks)]
     pub nnodes: Option<usize>,
     /// Rank bindings: a YAML file that says which rank has which part of which mesh
     #[arg(long, value_name = "FILE")]
@@ -47,13 +48,13 @@ pub struct RunArgs {
     #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
     pub mpi_args: Option<String>,
     /// Seconds that a rank waits for another before the job ends
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = seconds)]
     pub timeout: Option<u64>,
     /// Ranks whose standard output is shown: all, or 0,2 [default: rank 0]
     #[arg(long, value_name = "all|RANKS")]
     pub log_ranks: Option<String>,
     /// Start again after a bad end, at most N times; a training run goes on from its last checkpoint
-    #[arg(long, value_name = "N", default_value_t = 0, alias = "max_restarts")]
+    #[arg(long, value_name = "N", default_value_t = 0, alias = "max_restarts", allow_negative_numbers = true, value_parser = restarts)]
     pub max_restarts: u32,
     /// Start each rank under gdbserver, on port 20000 + rank
     #[arg(long)]
@@ -87,6 +88,22 @@ pub struct RunArgs {
     pub program: Vec<String>,
 }
 
+/// A number of ranks, or of hosts that have some.
+fn ranks(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| (1..=MAX_RANKS).contains(number));
+    number.ok_or_else(|| format!("a whole number from 1 to {MAX_RANKS} is needed"))
+}
+
+fn seconds(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "a whole number of seconds above 0 is needed".to_string())
+}
+
+fn restarts(text: &str) -> Result<u32, String> {
+    let number = text.parse();
+    number.map_err(|_| format!("a whole number from 0 (no restart) to {} is needed", u32::MAX))
+}
+
 /// See [`RankfileSyntax`].
 #[derive(Clone, Copy, ValueEnum)]
 pub enum Syntax {
@@ -101,6 +118,30 @@ pub enum Syntax {
 }
 
 impl RunArgs {
+    /// Whether a program of unisono's, about to start, is asked for JSON: then what goes wrong before is JSON too.
+    pub fn asks_for_json(&self) -> bool {
+        let starts = !self.show && !self.dry_run;
+        let ours = Child::of(&self.program, None).is_ok_and(|child| child.ours);
+        starts && ours && self.program.iter().any(|word| word == "--json")
+    }
+
+    /// The line by which a user who started `unisono train` with these words goes on with the run, up to the run's folder; none where
+    /// they are no text. What the options of the program said, the run knows.
+    pub fn resume_line(&self, words: impl Iterator<Item = OsString>) -> Option<String> {
+        let words: Result<Vec<String>, OsString> = words.map(OsString::into_string).collect();
+        let words = words.ok()?;
+        let launcher = &words[..words.len().checked_sub(self.program.len())?];
+        let mut line: Vec<String> = launcher.iter().map(|word| quoted(word)).collect();
+        if line.last().is_none_or(|word| word != "--") {
+            line.push("--".to_string());
+        }
+        // A program that was named by its path keeps its name.
+        let program = Child::named(&self.program, None);
+        line.extend(self.program.first().filter(|_| program.ours).map(|word| quoted(word)));
+        line.extend(["train", "--resume"].map(str::to_string));
+        Some(line.join(" "))
+    }
+
     /// What the launcher is asked for.
     ///
     /// # Errors
@@ -138,26 +179,8 @@ impl RunArgs {
             program: Program {
                 words: child.words.clone(),
                 ours: child.ours,
+                tried: child.tried,
             },
         })
     }
-}
-
-/// The ranks of `--log-ranks` must exist.
-///
-/// # Errors
-/// Those that do not.
-pub fn check_log_ranks(text: Option<&str>, ranks: usize) -> Result<(), Failure> {
-    let Some(text) = text.filter(|text| *text != "all") else {
-        return Ok(());
-    };
-    for rank in text.split(',') {
-        if !rank.trim().parse::<usize>().is_ok_and(|rank| rank < ranks) {
-            return Err(Failure::input(format!(
-                "--log-ranks {text}: \"{rank}\" is no rank of this job, which has 0 to {}; or write all",
-                ranks - 1
-            )));
-        }
-    }
-    Ok(())
 }

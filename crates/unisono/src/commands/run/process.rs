@@ -4,8 +4,10 @@ use super::banners::Banners;
 use super::end::End;
 use super::folder::Folder;
 use super::guard::Guard;
+use super::keyboard::Keyboard;
 use super::rank;
 use crate::exit::{self, Failure};
+use crate::launched::TERMINAL;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use rustix::time::Timespec;
@@ -76,18 +78,21 @@ pub fn run(
         .stdout(Stdio::piped())
         // A terminal's Ctrl-C reaches this process only, which then stops the ranks in order.
         .process_group(0);
-    // Nothing outside of the terminal's foreground may read from it.
-    if std::io::stdin().is_terminal() {
-        command.stdin(Stdio::null());
+    let is_terminal = std::io::stdin().is_terminal();
+    if is_terminal {
+        command.stdin(Stdio::piped());
+        // Without it the ranks do not prompt.
+        let _ = std::fs::write(folder.file(TERMINAL), "");
     }
     for name in &job.unset {
         command.env_remove(name);
     }
-    let process = command
+    let mut process = command
         .spawn()
         .map_err(|error| Failure::running(format!("{} cannot be started: {error}", words[0])))?;
     guard.watch(process.id());
     let mut watch = Watch {
+        keyboard: Keyboard::to(process.stdin.take()),
         process,
         ours,
         ranks: job.ranks.len(),
@@ -139,6 +144,7 @@ struct Stop {
 
 struct Watch<'a> {
     process: Process,
+    keyboard: Keyboard,
     ours: bool,
     ranks: usize,
     folder: &'a Folder,
@@ -171,6 +177,7 @@ impl Watch<'_> {
             if stdout.as_mut().is_some_and(|pipe| !pass_on(pipe)) {
                 stdout = None;
             }
+            self.keyboard.pass_on();
             if ended.is_none() {
                 // An error here would mean that somebody else has reaped it.
                 if let Ok(Some(status)) = self.process.try_wait() {

@@ -1,14 +1,22 @@
 //! What each rank runs: unisono itself or another program, and whether unisono's options fit the ranks.
 
 use crate::cli::{self, Cli, Command};
+use crate::commands::together;
 use crate::commands::train::Start;
 use crate::context::Context;
 use crate::exit::Failure;
 use crate::output::numbers::counted;
 use crate::output::{Level, Out};
+use crate::ranks::{self, variables};
+use crate::runs;
 use clap::FromArgMatches;
+use std::collections::BTreeMap;
 use std::path::Path;
-use unisono_launch::Job;
+use unisono_launch::{Job, Rank};
+use unisono_mesh::visible::{TT, UNISONO, Variables, visible};
+use unisono_runtime::Processes;
+use unisono_runtime::machine::cores;
+use unisono_runtime::machine::host_name;
 use unisono_tensor::Mesh;
 use unisono_train::config::{Environment, Loaded, Place};
 
@@ -22,13 +30,17 @@ pub struct Child {
     pub words: Vec<String>,
     /// Whether it is unisono itself.
     pub ours: bool,
+    /// Whether its name was looked for among unisono's commands, and is none.
+    pub tried: bool,
+    /// A mesh that was asked for, for a program that takes none from the launcher.
+    stray_mesh: Option<String>,
 }
 
 impl Child {
     /// From the words behind the launcher's options: none is `unisono train`, a command of unisono's is unisono itself.
     ///
     /// # Errors
-    /// A mesh for a program that is not unisono's.
+    /// A program that does not find itself.
     pub fn of(words: &[String], mesh: Option<&str>) -> Result<Child, Failure> {
         let command = cli::command();
         let is_command = |word: &str| command.get_subcommands().any(|known| known.get_name() == word);
@@ -40,29 +52,28 @@ impl Child {
                 Child::ours(&words, mesh)
             }
             Some(first) if is_command(first) => Child::ours(words, mesh),
-            Some(_) => Child::named(words, mesh),
+            Some(_) => Ok(Child {
+                tried: true,
+                ..Child::named(words, mesh)
+            }),
         }
     }
 
     /// From a program and its arguments.
-    ///
-    /// # Errors
-    /// A mesh for a program that is not unisono's.
-    pub fn named(words: &[String], mesh: Option<&str>) -> Result<Child, Failure> {
+    pub fn named(words: &[String], mesh: Option<&str>) -> Child {
         let ours = words
             .first()
             .is_some_and(|word| Path::new(word).file_name().is_some_and(|name| name == "unisono"));
         let mut words = words.to_vec();
-        match mesh {
-            Some(mesh) if ours => words.extend(["--mesh".to_string(), mesh.to_string()]),
-            Some(mesh) => {
-                return Err(Failure::input(format!(
-                    "--mesh {mesh} is for unisono's own commands: give your program's options behind its name"
-                )));
-            }
-            None => {}
+        if let (Some(mesh), true) = (mesh, ours) {
+            words.extend(["--mesh".to_string(), mesh.to_string()]);
         }
-        Ok(Child { words, ours })
+        Child {
+            words,
+            ours,
+            tried: false,
+            stray_mesh: mesh.filter(|_| !ours).map(str::to_string),
+        }
     }
 
     fn ours(words: &[String], mesh: Option<&str>) -> Result<Child, Failure> {
@@ -77,36 +88,62 @@ impl Child {
         if let Some(mesh) = mesh {
             all.extend(["--mesh".to_string(), mesh.to_string()]);
         }
-        Ok(Child { words: all, ours: true })
+        Ok(Child {
+            words: all,
+            ours: true,
+            tried: false,
+            stray_mesh: None,
+        })
     }
 
     /// Whether unisono's options and configuration are right, and fit the ranks: told here, it is told once. Gives the mesh
-    /// of a training run.
+    /// of a training run. With `starts` the job is about to start, and its folder must be one that can be written.
     ///
     /// # Errors
     /// Everything that is wrong with them. Help and wrong options end the process as they would without ranks.
-    pub fn check(&self, job: &Job, context: &Context) -> Result<Option<Mesh>, Failure> {
+    pub fn check(&self, job: &Job, starts: bool, context: &Context) -> Result<Option<Mesh>, Failure> {
+        if let Some(mesh) = &self.stray_mesh {
+            return Err(Failure::input(format!(
+                "--mesh {mesh} is for unisono's own commands: give your program's options behind its name"
+            )));
+        }
         if !self.ours {
             return Ok(None);
+        }
+        let Some(first) = job.ranks.first() else {
+            return Ok(None);
+        };
+        for (index, rank) in job.ranks.iter().enumerate() {
+            // Most have the same as the one before.
+            let is_new = index == 0 || job.ranks[index - 1].environment != rank.environment;
+            if is_new {
+                let variables = of_rank(rank, job, context).variables;
+                variables::check(&variables, job.ranks.len(), is_here(rank))?;
+            }
         }
         let words = std::iter::once("unisono".to_string()).chain(self.words[1..].iter().cloned());
         let parsed = cli::command()
             .try_get_matches_from(words)
             .and_then(|matches| Cli::from_arg_matches(&matches));
-        let cli = parsed.unwrap_or_else(|error| error.exit());
+        let cli = parsed.unwrap_or_else(|error| ranks::refuse(&error, context.out.is_json()));
         let args = match &cli.command {
             Command::Train(args) => args,
             Command::Run(_) => return Err(Failure::input("run starts no second run: name the program itself")),
-            _ => return Ok(None),
+            command => return together(command, job.ranks.len()).map(|()| None),
         };
         let quiet = Context {
             out: Out::new(Level::Error, true, false, false),
-            environment: of_ranks(job, context),
+            environment: of_rank(first, job, context),
             isa: context.isa,
             ranks: None,
         };
-        let loaded = Start::of(args, &quiet)?.loaded;
-        fits(&loaded, job)?;
+        let start = Start::of(args, &quiet)?;
+        let loaded = &start.loaded;
+        fits(loaded, job)?;
+        sees_enough(loaded, job, context)?;
+        if starts && job.ranks.iter().any(is_here) {
+            runs::check_writable(&start.directory(args, &quiet)?)?;
+        }
         Ok(Mesh::grid(&loaded.config.device.mesh_shape).ok())
     }
 }
@@ -147,6 +184,51 @@ fn fits(loaded: &Loaded, job: &Job) -> Result<(), Failure> {
     }
 }
 
+/// Whether the variables that let ranks see some devices of this host show as many as the mesh takes of it. What a descriptor says, and
+/// what other hosts have, ranks see for themselves.
+fn sees_enough(loaded: &Loaded, job: &Job, context: &Context) -> Result<(), Failure> {
+    let is_described = !job.machines.is_empty() || loaded.config.device.mesh_graph_descriptor.is_some();
+    if is_described || !job.ranks.iter().all(is_here) {
+        return Ok(());
+    }
+    let shape = &loaded.config.device.mesh_shape;
+    let devices: usize = shape.iter().product();
+    let workers = loaded
+        .config
+        .multihost
+        .map_or(job.ranks.len(), |multihost| multihost.num_workers);
+    let owners = Processes::even(0, workers, devices);
+    let mut shown: BTreeMap<(Option<String>, Option<String>), usize> = BTreeMap::new();
+    for device in 0..devices {
+        let variables = of_rank(&job.ranks[owners.of(device)], job, context).variables;
+        let values = (variables.get(UNISONO).cloned(), variables.get(TT).cloned());
+        *shown.entry(values).or_default() += 1;
+    }
+    let boards: Vec<Vec<usize>> = (0..cores().max(1)).map(|device| vec![device]).collect();
+    for ((unisono, tt), taken) in shown {
+        let (name, value) = match (&unisono, &tt) {
+            (Some(value), _) => (UNISONO, value),
+            (None, Some(value)) => (TT, value),
+            (None, None) => continue,
+        };
+        let variables = Variables {
+            unisono: unisono.as_deref(),
+            tt: tt.as_deref(),
+            tt_old: None,
+        };
+        let visible = visible(variables, &boards, &[]).map_err(Failure::input)?.devices.len();
+        if visible < taken {
+            return Err(Failure::input(format!(
+                "{name} is {value:?}, which shows {visible} of the {} of this host, and {} with the mesh {shape:?} takes {taken} of those: name \
+                 more of them there, give each rank its own (env_overrides of rank bindings), unset it, or use a smaller mesh",
+                counted(boards.len(), "device"),
+                job.whence,
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// `num_workers` must be the number of ranks; an aggregator and an optimizer beside them are allowed, and idle.
 fn workers(workers: usize, loaded: &Loaded, job: &Job) -> Result<(), Failure> {
     let ranks = job.ranks.len();
@@ -163,21 +245,26 @@ fn workers(workers: usize, loaded: &Loaded, job: &Job) -> Result<(), Failure> {
     )))
 }
 
-/// The environment that the ranks will see, as far as it matters to a configuration.
-fn of_ranks(job: &Job, context: &Context) -> Environment {
+/// Whether a rank runs on the launcher's own host, as far as that is known.
+fn is_here(rank: &Rank) -> bool {
+    rank.host
+        .as_ref()
+        .is_none_or(|host| host == "localhost" || *host == host_name())
+}
+
+/// The environment that a rank will see, as far as it matters to a configuration.
+fn of_rank(rank: &Rank, job: &Job, context: &Context) -> Environment {
     let mut environment = context.environment.clone();
     for name in &job.unset {
         environment.variables.remove(name);
     }
     // The descriptor's copy may not have been written yet, and what it holds has been checked.
-    if let Some(rank) = job.ranks.first() {
-        let known = rank
-            .environment
-            .iter()
-            .filter(|(name, _)| *name != unisono_train::config::DESCRIPTOR);
-        environment
-            .variables
-            .extend(known.map(|(name, value)| (name.clone(), value.clone())));
-    }
+    let known = rank
+        .environment
+        .iter()
+        .filter(|(name, _)| *name != unisono_train::config::DESCRIPTOR);
+    environment
+        .variables
+        .extend(known.map(|(name, value)| (name.clone(), value.clone())));
     environment
 }

@@ -4,6 +4,7 @@ use super::folder::Folder;
 use super::program::Child;
 use crate::cli::{self, Cli, Command};
 use crate::context::Context;
+use crate::launched;
 use crate::runs;
 use clap::FromArgMatches;
 use std::path::{Path, PathBuf};
@@ -54,6 +55,17 @@ pub fn words(child: &Child, folder: &Folder, context: &Context) -> (Vec<String>,
     let words = ["train", "-c", &config, "--out", &run_text, "--fresh"];
     next.extend(words.map(str::to_string));
     (next, format!("{shown} has no checkpoint yet and begins anew"))
+}
+
+/// How the user goes on with the run that has ended, if it has a checkpoint; `line` is the line up to the run's folder.
+pub fn hint(line: &str, folder: &Folder, context: &Context) -> Option<String> {
+    let run = run(folder)?;
+    runs::checkpoints(&run, &context.environment).newest().ok()?;
+    let shown = PathBuf::from(context.environment.shown(&run));
+    Some(format!(
+        "go on from the last checkpoint with: {}",
+        launched::line_for(line, &shown)
+    ))
 }
 
 /// The folder of the run, as the ranks told it.
