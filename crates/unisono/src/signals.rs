@@ -142,17 +142,15 @@ impl Stops {
     }
 }
 
-/// Lives on through the signals that end a job, which reach a child of this process too. The child has them as this process had.
+/// Lives on through the signals that MPI's launchers send, which reach a child of this process too. The child has them as this process had.
 ///
 /// # Errors
 /// A system that refuses.
 #[cfg(unix)]
 pub fn outlast() -> std::io::Result<()> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    for signal in [SIGINT, SIGTERM, SIGHUP]
-        .into_iter()
-        .filter(|signal| !is_ignored(*signal))
-    {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+    let all = [SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
+    for signal in all.into_iter().filter(|signal| !is_ignored(*signal)) {
         signal_hook::flag::register(signal, Arc::default())?;
     }
     Ok(())

@@ -5,12 +5,7 @@
 use crate::exit;
 use crate::launched::FOLDER;
 use crate::signals;
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::{SIGCHLD, SIGUSR1, SIGUSR2};
 use std::ffi::OsString;
-use std::io::Read;
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus};
@@ -73,43 +68,9 @@ pub fn run(arguments: &[OsString]) -> ExitCode {
 
 /// Until the program has ended.
 fn child(command: &mut Command) -> std::io::Result<ExitStatus> {
-    // What ends the job reaches all of the process group, the program too, and this process ends after it.
+    // MPI's launchers send signals to the whole process group, the program too, and this process ends after it.
     signals::outlast()?;
-    let of = |signal: i32| -> std::io::Result<UnixStream> {
-        let (read, write) = UnixStream::pair()?;
-        read.set_nonblocking(true)?;
-        signal_hook::low_level::pipe::register(signal, write)?;
-        Ok(read)
-    };
-    let mut ends = of(SIGCHLD)?;
-    // What a user sends to all ranks through MPI's launcher reaches this process only.
-    let mut passed = [(Signal::USR1, of(SIGUSR1)?), (Signal::USR2, of(SIGUSR2)?)];
-    let mut child = command.spawn()?;
-    let mut bytes = [0; 64];
-    loop {
-        // An error: a signal came meanwhile, and is in its pipe.
-        let _ = poll(
-            &mut [
-                PollFd::new(&ends, PollFlags::IN),
-                PollFd::new(&passed[0].1, PollFlags::IN),
-                PollFd::new(&passed[1].1, PollFlags::IN),
-            ],
-            None,
-        );
-        for (signal, pipe) in &mut passed {
-            if pipe.read(&mut bytes).is_ok_and(|len| len > 0)
-                && let Some(pid) = Pid::from_raw(child.id() as i32)
-            {
-                // It has not been reaped, so that the number is still its own.
-                let _ = kill_process(pid, *signal);
-            }
-        }
-        // How often it ended is not counted: the pipe is only emptied.
-        let _ = ends.read(&mut bytes);
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
-        }
-    }
+    command.spawn()?.wait()
 }
 
 /// Leaves word of an end that is bad; gives the exit code.
