@@ -99,7 +99,7 @@ mod tests {
     #[ignore = "a process of another test"]
     fn process_of_the_test() {
         let Ok(victim) = std::env::var(PROCESS) else { return };
-        let ranks = Ranks::join(&Environment::of_process()).expect("MPI is there");
+        let ranks = Ranks::join(&Environment::of_process(), false).expect("MPI is there");
         let ranks = ranks.expect("there are several");
         let result: Result<(), Failure> = caught(|| {
             if ranks.rank().to_string() == victim {
