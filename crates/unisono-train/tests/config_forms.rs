@@ -110,7 +110,7 @@ fn defaults_that_depend_on_others() {
 #[test]
 fn workers_that_do_not_count_are_told() {
     let notes = |multihost: &str| {
-        let loaded = load_yaml(&format!("training_config: {{}}\nmultihost_config: {multihost}"));
+        let loaded = load_yaml(&format!("training_config: {{data_path: built-in}}\nmultihost_config: {multihost}"));
         assert_eq!(loaded.config.multihost, None);
         let notes: Vec<String> = loaded.notes.iter().map(ToString::to_string).collect();
         notes
@@ -118,7 +118,7 @@ fn workers_that_do_not_count_are_told() {
     let told = notes("{enabled: false, num_workers: 4}");
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(
-        told[0].starts_with("run.yaml:2:34: multihost_config.num_workers is 4 and does not count, since multihost_config.enabled is false"),
+        told[0].starts_with("run.yaml:2:49: multihost_config.num_workers is 4 and does not count, since multihost_config.enabled is false"),
         "{told:?}"
     );
     assert!(notes("{num_workers: 4}")[0].contains("enabled is not given (and false)"));
