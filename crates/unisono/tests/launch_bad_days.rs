@@ -137,6 +137,31 @@ fn a_launcher_that_is_killed_takes_any_program_with_it() {
     }
 }
 
+/// The long form of the tests above; `cargo test -p unisono --test launch_bad_days -- --ignored`.
+#[test]
+#[ignore = "a minute"]
+fn launchers_killed_at_any_moment_leave_nothing() {
+    if !has_mpirun() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    sandbox.config("max_steps: 8", "max_steps: 100000");
+    let again = [&TRAINING[..], &["--fresh", "-q"]].concat();
+    for round in 0..20 {
+        let child = start(&sandbox, &again);
+        let pid = child.id();
+        // Before the ranks are there, while MPI joins them, in steps and checkpoints.
+        std::thread::sleep(Duration::from_millis(20 + 70 * round));
+        signal(&child, "KILL");
+        let done = end(child);
+        // Before MPI's launcher was started there is nothing to tell.
+        nothing_left(&sandbox, pid, &done, done.errors().len().min(1));
+    }
+    let more = sandbox.steps("run").last().expect("some steps") + 2;
+    let set = format!("--set training_config.max_steps={more}");
+    sandbox.run(&format!("train -q --resume run {set}")).ended(0);
+}
+
 #[test]
 fn a_stop_of_the_launcher_ends_all_in_order() {
     if !has_mpirun() {

@@ -42,6 +42,8 @@ impl Folder {
             .map_or(0, |time| time.as_nanos());
         let name = format!("unisono-run-{}-{now:x}", std::process::id());
         let path = std::env::temp_dir().join(&name);
+        // Ranks and the guard look from elsewhere.
+        let path = std::path::absolute(&path).unwrap_or(path);
         make(&path).map_err(|error| {
             Failure::running(format!(
                 "the temporary folder {} cannot be made: {error}",

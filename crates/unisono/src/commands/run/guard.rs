@@ -3,8 +3,10 @@
 //! It reads what the launcher tells it: the number of MPI's launcher, then that all is over. An end without that word is the launcher's own.
 
 use super::folder::{Folder, lives};
+use super::restart;
 use crate::exit::{self, Failure};
 use crate::output::{Level, Out};
+use crate::runs;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::Timespec;
@@ -15,6 +17,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child as Process, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
+use unisono_train::config::Environment;
 
 /// The first argument by which the program is the guard; then come the launcher's number, its folder and that in shared memory, if there
 /// is one.
@@ -39,7 +42,8 @@ impl Guard {
                 .args(&folder.memory)
                 .stdin(Stdio::piped())
                 .stdout(Stdio::null())
-                // What ends the launcher's group is not to end it.
+                // It holds no folder of the user's, and what ends the launcher's group is not to end it.
+                .current_dir("/")
                 .process_group(0)
                 .spawn()
         });
@@ -89,8 +93,12 @@ pub fn stand(arguments: &[OsString]) -> ExitCode {
     };
     if let Some(mpirun) = mpirun {
         end(mpirun, &folder);
-        let run = std::fs::read_to_string(folder.file("run")).ok();
-        let run = run.map(|run| format!("; the run in {run} goes on from its last checkpoint with --resume"));
+        let environment = Environment::of_process();
+        let run = restart::run(&folder).filter(|run| runs::checkpoints(run, &environment).newest().is_ok());
+        let run = run.map(|run| {
+            let run = run.display();
+            format!("; the run in {run} goes on from its last checkpoint with --resume")
+        });
         let message = format!(
             "the launcher (process {}) was killed, and all its ranks were ended for that{}",
             launcher.to_string_lossy(),

@@ -69,7 +69,7 @@ pub fn hint(line: &str, folder: &Folder, context: &Context) -> Option<String> {
 }
 
 /// The folder of the run, as the ranks told it.
-fn run(folder: &Folder) -> Option<PathBuf> {
+pub fn run(folder: &Folder) -> Option<PathBuf> {
     let text = std::fs::read_to_string(folder.file("run")).ok()?;
     let path = PathBuf::from(text.trim_end_matches('\n'));
     runs::is_run(&path).then_some(path)
