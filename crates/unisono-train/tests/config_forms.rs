@@ -110,7 +110,9 @@ fn defaults_that_depend_on_others() {
 #[test]
 fn workers_that_do_not_count_are_told() {
     let notes = |multihost: &str| {
-        let loaded = load_yaml(&format!("training_config: {{data_path: built-in}}\nmultihost_config: {multihost}"));
+        let loaded = load_yaml(&format!(
+            "training_config: {{data_path: built-in}}\nmultihost_config: {multihost}"
+        ));
         assert_eq!(loaded.config.multihost, None);
         let notes: Vec<String> = loaded.notes.iter().map(ToString::to_string).collect();
         notes
