@@ -1,6 +1,7 @@
 //! How a command ends: the exit codes and the one failure type of the command line.
 
 use unisono_data::DataError;
+use unisono_runtime::transport::TransportError;
 use unisono_train::TrainError;
 use unisono_train::checkpoint::CheckpointError;
 use unisono_train::diff::DiffError;
@@ -62,6 +63,20 @@ impl From<TrainError> for Failure {
     fn from(error: TrainError) -> Failure {
         Failure {
             code: code_of(&error),
+            message: error.to_string(),
+        }
+    }
+}
+
+impl From<TransportError> for Failure {
+    /// Where another process has failed, its exit code counts.
+    fn from(error: TransportError) -> Failure {
+        let code = match &error {
+            TransportError::Failed { code, .. } => u8::try_from(*code).unwrap_or(FAILED),
+            _ => FAILED,
+        };
+        Failure {
+            code,
             message: error.to_string(),
         }
     }

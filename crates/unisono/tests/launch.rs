@@ -35,7 +35,8 @@ fn bind(sandbox: &Sandbox, more: &str) {
 fn sorted(text: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = text
         .lines()
-        .map(|line| line.split_once(">:").map_or(line, |(_, line)| line))
+        // Open MPI 5 leaves a space behind the mark of the rank.
+        .map(|line| line.split_once(">:").map_or(line, |(_, line)| line.trim_start()))
         .collect();
     lines.sort_unstable();
     lines

@@ -24,7 +24,7 @@ impl Ranks {
     /// # Errors
     /// Another process that has failed meanwhile, or is lost.
     pub fn finish(&self) -> Result<(), Failure> {
-        self.link.finish().map_err(Failure::running)
+        Ok(self.link.finish()?)
     }
 
     /// Ends all processes because this one has failed, or has heard that another has. The first process tells what happened, once.

@@ -82,6 +82,13 @@ impl Ranks {
             Out::new(Level::Error, false, json, true).error(&failure);
             std::process::exit(i32::from(failure.code))
         };
+        if let Err(error) = Mpi::within_reach(variables, &world) {
+            // All see it alike, and the first tells it: srun does not end one process because of another.
+            return match is_first() {
+                true => Err(Failure::input(error)),
+                false => std::process::exit(i32::from(crate::exit::INPUT)),
+            };
+        }
         let mpi = within(settings.timeout, late, || Mpi::open(variables, &world)).map_err(Failure::input)?;
         let link = Link::start(Box::new(mpi), settings).map_err(Failure::running)?;
         let said = gather(&link, "the start", &said).unwrap_or_else(|failure| {
@@ -385,7 +392,7 @@ fn gather_within<T: Serialize + serde::de::DeserializeOwned>(
 ) -> Result<Vec<T>, Failure> {
     // Texts, numbers and lists always have a JSON form.
     let own = serde_json::to_vec(own).unwrap_or_default();
-    let all = link.gather(what, &own, patience).map_err(Failure::running)?;
+    let all = link.gather(what, &own, patience)?;
     all.iter()
         .enumerate()
         .map(|(rank, bytes)| {

@@ -31,7 +31,7 @@ impl Mpi {
     /// [`TransportError::Absent`] where there is no library, [`TransportError::World`] where MPI cannot see the processes that the launcher
     /// has started, and what the library says.
     pub fn open(environment: &BTreeMap<String, String>, world: &World) -> Result<Self, TransportError> {
-        unreachable_by_mpi(environment, world)?;
+        Mpi::within_reach(environment, world)?;
         let loaded = library::first(environment, world.source)?;
         // Open MPI starts a daemon for a process that it believes to be alone, and leaves it behind.
         let slurm = environment.contains_key("SLURM_PROCID");
@@ -47,6 +47,15 @@ impl Mpi {
             return Err(TransportError::World(at_odds(&loaded, world, seen)));
         }
         Ok(Self { engine })
+    }
+
+    /// Whether MPI can see the processes that a launcher has started, as far as is clear before it is initialised. Some libraries end the
+    /// program where they see a single one, with words of their own that do not help.
+    ///
+    /// # Errors
+    /// [`TransportError::World`] where it cannot; every process of the run sees it alike.
+    pub fn within_reach(environment: &BTreeMap<String, String>, world: &World) -> Result<(), TransportError> {
+        unreachable_by_mpi(environment, world).map_or(Ok(()), |why| Err(TransportError::World(why)))
     }
 
     /// The MPI libraries of this machine, without initialising them, in the order in which they would be taken without a launcher: at
@@ -97,27 +106,26 @@ fn start(loaded: &Loaded, environment: &BTreeMap<String, String>) -> Result<Box<
     })
 }
 
-/// Refuses worlds of which it is clear before MPI is initialised that it will see a single process. Some libraries end the program
-/// there, with words of their own that do not help.
-fn unreachable_by_mpi(environment: &BTreeMap<String, String>, world: &World) -> Result<(), TransportError> {
+/// Why MPI will see a single process.
+fn unreachable_by_mpi(environment: &BTreeMap<String, String>, world: &World) -> Option<String> {
     let World { size, source, .. } = *world;
     let has = |start: &str| environment.keys().any(|name| name.starts_with(start));
     // How MPI finds the other processes, whatever has started them.
     let served = has("PMI_") || has("PMIX_") || has("PALS_");
     let advice = match source {
-        _ if size == 1 => return Ok(()),
+        _ if size == 1 => return None,
         Source::Torch => "use unisono run (it understands --nproc-per-node and --nnodes), mpirun or srun instead",
-        _ if served => return Ok(()),
+        _ if served => return None,
         Source::Slurm => {
             "use srun --mpi=pmix (for Open MPI) or --mpi=pmi2 (for MPICH); srun --mpi=list shows what there is"
         }
         Source::Flags => "start the processes with unisono run, mpirun or srun, which tell their ranks by themselves",
-        Source::Alone | Source::OpenMpi | Source::Pmi | Source::Pmix => return Ok(()),
+        Source::Alone | Source::OpenMpi | Source::Pmi | Source::Pmix => return None,
     };
-    Err(TransportError::World(format!(
+    Some(format!(
         "{} told this process of {size}, and MPI would see a single one, for it can only find what a launcher for MPI has started: {advice}",
         source.launcher()
-    )))
+    ))
 }
 
 /// The launcher says one thing, and the library sees another.

@@ -33,10 +33,10 @@ fn worlds_without_a_launcher_for_mpi_are_refused() {
         (Source::OpenMpi, &[]),
         (Source::Pmi, &[]),
     ] {
-        assert_eq!(unreachable_by_mpi(&environment(names), &world(1, 4, source)), Ok(()));
+        assert_eq!(Mpi::within_reach(&environment(names), &world(1, 4, source)), Ok(()));
     }
     assert_eq!(
-        unreachable_by_mpi(&environment(&[]), &world(0, 1, Source::Torch)),
+        Mpi::within_reach(&environment(&[]), &world(0, 1, Source::Torch)),
         Ok(())
     );
 }
