@@ -265,7 +265,8 @@ fn signals_for_the_ranks_reach_any_program_once() {
     sandbox.wait_for("up");
     let mpirun = processes(&sandbox)
         .into_iter()
-        .find(|process| process.line.starts_with("mpirun"))
+        // Open MPI 5 calls it so.
+        .find(|process| process.line.starts_with("mpirun") || process.line.starts_with("prterun"))
         .expect("it runs");
     common::mpi::signal_to(mpirun.id, "USR1");
     sandbox.wait_for("got");

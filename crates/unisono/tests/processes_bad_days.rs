@@ -102,7 +102,7 @@ fn a_killed_rank_ends_all_and_the_run_goes_on_the_same() {
 #[ignore = "minutes"]
 fn ranks_killed_many_times_end_the_same() {
     if installed() {
-        survives_kills(3, 50, 400);
+        survives_kills(3, 50, 4_000);
     }
 }
 

@@ -56,13 +56,14 @@ const MAX_LINES: usize = 60;
 /// Least length of the rule before and after a banner.
 const RULE: usize = 60;
 /// How banners begin that the launcher replaces.
-const REPLACED: [&str; 20] = [
+const REPLACED: [&str; 21] = [
     "A request was made to bind to that",
     "ORTE was unable to reliably start one or more daemons",
     "An ORTE daemon has unexpectedly failed",
     "ORTE does not know how to route a message",
     "ORTE has lost communication with a remote daemon",
     "A daemon (pid",
+    "A daemon failed to report back after being spawned",
     "The value of the MCA parameter \"plm_rsh_agent\"",
     "There are not enough slots available",
     "The rankfile that was used claimed",

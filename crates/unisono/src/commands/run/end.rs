@@ -2,6 +2,7 @@
 
 use super::banners::{Banners, Cause};
 use super::folder::Folder;
+use super::unstarted;
 use crate::exit;
 use crate::output::numbers::counted;
 use unisono_launch::{Flavour, Job};
@@ -12,8 +13,6 @@ const SIGNALS: std::ops::RangeInclusive<u8> = exit::SIGNAL + 1..=exit::SIGNAL + 
 /// Signals by which MPI's launchers end the ranks that are left.
 const OF_LAUNCHERS: [u8; 2] = [exit::SIGNAL + 15, exit::SIGNAL + 9];
 
-/// What is known where only ssh has said something.
-const UNREACHED: &str = "the hosts of the job cannot all be reached";
 /// Most of ssh's words that are told.
 const MAX_REASONS: usize = 4;
 
@@ -49,7 +48,7 @@ impl End {
             reasons: banners.reasons.clone(),
         };
         if end.cause.is_none() && !end.reasons.is_empty() {
-            end.cause = Some(Cause::Unstarted(UNREACHED.to_string()));
+            end.cause = Some(Cause::Unstarted(unstarted::UNREACHED.to_string()));
         }
         if let Some(Cause::Unstarted(_)) = end.cause {
             end.code = exit::FAILED;

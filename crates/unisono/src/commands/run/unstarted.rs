@@ -12,6 +12,10 @@ const OF_SSH: [&str; 8] = [
     "Connection timed out during ",
 ];
 
+/// What is known where a host has not answered, or only ssh has said something: Open MPI 5 tells its reason on standard output.
+pub const UNREACHED: &str = "the hosts of the job cannot all be reached: each needs an address, must let this user in by ssh without a \
+     password, and have the same MPI in the same place";
+
 /// Why a host is out of reach, if this line says so.
 pub fn reason(line: &str) -> Option<String> {
     let line = line.trim();
@@ -30,13 +34,10 @@ pub fn why(text: &str) -> Option<String> {
     let has = |part: &str| text.contains(part);
     if has("unable to reliably start one or more daemons")
         || has("daemon has unexpectedly failed after launch")
+        || has("daemon failed to report back after being spawned")
         || has("died unexpectedly with status") && has("while attempting to launch")
     {
-        return Some(
-            "the hosts of the job cannot all be reached: each needs an address, must let this user in by ssh without a password, and have \
-             the same MPI in the same place"
-                .to_string(),
-        );
+        return Some(UNREACHED.to_string());
     }
     if has("plm_rsh_agent") && has("could not be found") {
         let agent = word("plm_rsh_agent:").unwrap_or_else(|| "ssh".to_string());
@@ -107,6 +108,10 @@ mod tests {
         for (text, part) in [
             (
                 "ORTE was unable to reliably start one or more daemons. This usually is caused by:",
+                "cannot all be reached",
+            ),
+            (
+                "A daemon failed to report back after being spawned. This could be due to several factors, including inability to find",
                 "cannot all be reached",
             ),
             (
