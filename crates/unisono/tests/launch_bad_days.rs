@@ -291,6 +291,8 @@ fn ranks_that_cannot_be_started_are_told_once_in_our_words() {
         "no-key",
         "echo 'root@far: Permission denied (publickey).' >&2\nexit 255\n",
     );
+    let version = Command::new("mpirun").arg("--version").output().expect("it is here");
+    let open_mpi_4 = String::from_utf8_lossy(&version.stdout).contains("(Open MPI) 4");
     sandbox.write("slot", "rank 0=localhost slot=0\nrank 1=localhost slot=9999\n");
     script(&sandbox, "prog", "exit 0\n");
     let far = ["--np", "2", "--hosts", "far,farther"];
@@ -342,6 +344,10 @@ fn ranks_that_cannot_be_started_are_told_once_in_our_words() {
             ],
         ),
     ] {
+        if arguments.len() == 2 && mpi_args.ends_with("slot") && !open_mpi_4 {
+            // Others start the rank all the same, somewhere.
+            continue;
+        }
         let program = if mpi_args.is_empty() {
             "./no-such-program"
         } else {
@@ -356,6 +362,10 @@ fn ranks_that_cannot_be_started_are_told_once_in_our_words() {
         let others = done.err.lines().filter(|line| !line.starts_with("note: ")).count();
         assert_eq!(others, 1, "{}", done.err);
         all_gone(&sandbox, GONE);
+    }
+    if !open_mpi_4 {
+        // They have other words, and tell them elsewhere.
+        return;
     }
     // All of it is there for whoever asks.
     let no_key = agent("no-key");

@@ -56,7 +56,7 @@ const MAX_LINES: usize = 60;
 /// Least length of the rule before and after a banner.
 const RULE: usize = 60;
 /// How banners begin that the launcher replaces.
-const REPLACED: [&str; 21] = [
+const REPLACED: [&str; 23] = [
     "A request was made to bind to that",
     "ORTE was unable to reliably start one or more daemons",
     "An ORTE daemon has unexpectedly failed",
@@ -65,6 +65,8 @@ const REPLACED: [&str; 21] = [
     "A daemon (pid",
     "A daemon failed to report back after being spawned",
     "The value of the MCA parameter \"plm_rsh_agent\"",
+    "The value of the MCA parameter \"plm_ssh_agent\"",
+    "No available launching agents were found",
     "There are not enough slots available",
     "The rankfile that was used claimed",
     "mpirun was unable to",
@@ -160,8 +162,10 @@ fn is_chatter(line: &str) -> bool {
         || line.contains("more process has sent help message")
         || line.contains("Set MCA parameter \"orte_base_help_aggregate\"")
         || line.contains("Set MCA parameter \"prte_base_help_aggregate\"")
+        // The end of a text in C, which Open MPI 5 writes too.
+        || line == "\0"
         // A message that was being copied from a process that is gone, and a banner that could not be gathered.
-        || (line.starts_with('[') && line.contains("] Read -1, expected "))
+        || (line.starts_with('[') && (line.contains("] Read -1, expected ") || line.contains("Warning: setpgid(")))
         || (line.starts_with('[') && (line.contains("ORTE_ERROR_LOG: ") || line.contains("] FORCE-TERMINATE AT ")))
         // MPICH's, which always fails in several places at once; and its banner, which does not name the rank.
         || line.starts_with("[mpiexec@")

@@ -39,8 +39,10 @@ pub fn why(text: &str) -> Option<String> {
     {
         return Some(UNREACHED.to_string());
     }
-    if has("plm_rsh_agent") && has("could not be found") {
-        let agent = word("plm_rsh_agent:").unwrap_or_else(|| "ssh".to_string());
+    // Open MPI 5 calls it after ssh.
+    if (has("plm_rsh_agent") || has("plm_ssh_agent")) && has("could not be found") {
+        let agent = word("plm_rsh_agent:").or_else(|| word("plm_ssh_agent:"));
+        let agent = agent.unwrap_or_else(|| "ssh".to_string());
         return Some(format!(
             "{agent}, by which other hosts are reached, is not on this host: install it (Debian and Ubuntu: apt install openssh-client), or \
              name another with --mpi-args \"--mca plm_rsh_agent PROGRAM\""
