@@ -49,6 +49,9 @@ fn a_limit_on_files_is_a_write_error() {
 
 #[test]
 fn a_closed_terminal_ends_the_run_with_a_checkpoint() {
+    if common::is_under_nohup() {
+        return;
+    }
     let s = Sandbox::new();
     s.config("max_steps: 8", "max_steps: 1000000");
     let child = s.start("train -c run.yaml --out run");

@@ -217,6 +217,19 @@ pub fn end(child: Child) -> Done {
     Done::of(child.wait_with_output().expect("it ends"))
 }
 
+/// Whether whoever started the tests has SIGHUP ignored, as `nohup` does: programs that they start inherit that, and heed it.
+pub fn is_under_nohup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // Signal 1 is the lowest bit.
+    let is_under = ignored.is_some_and(|mask| mask & 1 == 1);
+    if is_under {
+        println!("skipped: the tests run under nohup");
+    }
+    is_under
+}
+
 /// Sends a signal by its name.
 pub fn signal(child: &Child, name: &str) {
     let status = Command::new("sh")
