@@ -2,7 +2,6 @@
 
 use crate::context::Context;
 use crate::exit::Failure;
-use crate::output::numbers::counted;
 use unisono_mesh::descriptor::{Architecture, DimType, Fit, Selection};
 use unisono_mesh::visible::{TT, TT_OLD, UNISONO, Variables, core_shares, visible};
 use unisono_mesh::{Mesh, MeshView};
@@ -63,10 +62,9 @@ impl System {
         let value = variables.unisono.or(variables.tt).unwrap_or_default();
         let too_few = || {
             Failure::input(format!(
-                "the mesh {} needs {} and {} of {total} are visible: {name} is {value:?}; name more of them there, unset it, \
+                "the mesh of {} needs {needed} and {} of {total} are visible: {name} is {value:?}; name more of them there, unset it, \
                  or use a smaller mesh",
                 mesh.describe(),
-                counted(needed, "device"),
                 found.devices.len(),
             ))
         };
@@ -76,10 +74,9 @@ impl System {
             let (before, shared) = ranks.that_share(&processes, mesh.num_devices());
             let Some(ids) = found.devices.get(..shared).map(|all| &all[before..before + needed]) else {
                 return Err(Failure::input(format!(
-                    "the mesh {} has {} on the processes of {}, and {} of {total} are visible there: {name} is {value:?}; name more of \
+                    "the mesh of {} has {shared} of them on the processes of {}, and {} of {total} are visible there: {name} is {value:?}; name more of \
                      them there, give each process its own (env_overrides of rank bindings), or unset it",
                     mesh.describe(),
-                    counted(shared, "device"),
                     ranks.link().host(),
                     found.devices.len(),
                 )));
@@ -99,7 +96,7 @@ impl System {
                 Some(_) if found.devices.len() < needed => return Err(too_few()),
                 Some(hidden) => {
                     return Err(Failure::input(format!(
-                        "the mesh {} takes device {hidden} of the machine, which {name} hides: visible are {:?}; name its board too, or \
+                        "the mesh of {} takes device {hidden} of the machine, which {name} hides: visible are {:?}; name its board too, or \
                          use a mesh that lies on these",
                         mesh.describe(),
                         found.devices
