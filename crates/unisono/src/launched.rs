@@ -13,6 +13,9 @@ pub const FOLDER: &str = "UNISONO_RUN_DIR";
 pub const LINE: &str = "UNISONO_RUN_LINE";
 
 /// See [`FOLDER`].
+pub const ERROR: &str = "error";
+
+/// See [`FOLDER`].
 pub const TERMINAL: &str = "terminal";
 
 /// The name by which the program is tt-run.

@@ -214,6 +214,98 @@ fn a_closed_terminal_ends_all_in_order() {
     assert!(names.contains(&format!("step-{last:08}")), "{last} in {names:?}");
 }
 
+/// Values of PATH by which each MPI of this machine is the first: MPICH's launcher by the name that is looked for first.
+fn paths(sandbox: &Sandbox) -> Vec<String> {
+    let path = std::env::var("PATH").expect("there is one");
+    let has_mpich = Command::new("mpiexec.hydra").arg("--version").output().is_ok();
+    let mpich = has_mpich.then(|| {
+        script(sandbox, "mpich/mpirun", "exec mpiexec.hydra \"$@\"\n");
+        format!("{}:{path}", sandbox.path("mpich").display())
+    });
+    [path].into_iter().chain(mpich).collect()
+}
+
+#[test]
+fn a_rank_of_training_that_is_killed_is_named_with_its_step() {
+    if !has_mpirun() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    sandbox.config("max_steps: 8", "max_steps: 100000");
+    for path in paths(&sandbox) {
+        let _ = std::fs::remove_dir_all(sandbox.path("run"));
+        let mut command = launch(&sandbox, &TRAINING);
+        command.env("PATH", &path).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().expect("it starts");
+        sandbox.wait_for("run/checkpoints/latest");
+        let seen = *sandbox.steps("run").last().expect("some steps");
+        let rank = processes(&sandbox).into_iter().find(|process| process.rank == Some(1));
+        common::mpi::signal_to(rank.expect("it runs").id, "KILL");
+        let done = end(child).ended(137);
+        let last = *sandbox.steps("run").last().expect("some steps");
+        let [error] = done.errors()[..] else {
+            panic!("{}", done.err)
+        };
+        assert!(error.contains("rank 1 on "), "{error}");
+        let words = "was ended by signal 9 (SIGKILL); the last that it did: step ";
+        let step = error.split_once(words).map(|(_, rest)| rest.split(',').next());
+        let step: u64 = step.flatten().and_then(|step| step.parse().ok()).expect(error);
+        // Numbers are written a step later than they are worked out, by another rank.
+        assert!((seen..=last + 3).contains(&step), "{seen} to {last}: {error}");
+        all_gone(&sandbox, GONE);
+    }
+}
+
+#[test]
+fn a_library_of_another_mpi_than_the_launchers_is_refused_before_the_start() {
+    if !has_mpirun() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let paths = paths(&sandbox);
+    if paths.len() < 2 {
+        println!("skipped: MPICH is not installed (apt install mpich)");
+        return;
+    }
+    for (path, library) in paths.iter().zip(["libmpich.so.12", "libmpi.so.40"]) {
+        let mut command = launch(&sandbox, &TRAINING);
+        let done = Sandbox::finish(command.env("PATH", path).env("UNISONO_MPI", library)).ended(2);
+        let [error] = done.errors()[..] else {
+            panic!("{}", done.err)
+        };
+        for part in ["UNISONO_MPI", library, "Open MPI", "MPICH"] {
+            assert!(error.contains(part), "no {part} in {error}");
+        }
+        assert!(!sandbox.path("run").exists());
+    }
+}
+
+fn is_open_mpi_4() -> bool {
+    let version = Command::new("mpirun").arg("--version").output().expect("it is here");
+    String::from_utf8_lossy(&version.stdout).contains("(Open MPI) 4")
+}
+
+#[test]
+fn ranks_that_cannot_join_end_with_a_message() {
+    // Others can do with files that cannot grow.
+    if !has_mpirun() || !is_open_mpi_4() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let line = format!(
+        "ulimit -f 200; exec '{}' run --np 2 --mesh dp=2 --timeout 1 -- train -c run.yaml",
+        env!("CARGO_BIN_EXE_unisono")
+    );
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", &line])
+        .current_dir(sandbox.path(""))
+        .envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
+    let done = Sandbox::finish(&mut command).ended(1);
+    assert_eq!(done.errors().len(), 1, "{}", done.err);
+    all_gone(&sandbox, GONE);
+}
+
 #[test]
 fn a_rank_of_any_program_that_fails_is_named_once() {
     if !has_mpirun() {
@@ -226,12 +318,7 @@ fn a_rank_of_any_program_that_fails_is_named_once() {
         "if [ ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} = 1 ]; then eval \"$1\"; fi\nexec sleep 600\n",
     );
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("Linux has it");
-    // MPICH's launcher by the name that is looked for first, where there is one.
-    script(&sandbox, "mpich/mpirun", "exec mpiexec.hydra \"$@\"\n");
-    let has_mpich = Command::new("mpiexec.hydra").arg("--version").output().is_ok();
-    let path = std::env::var("PATH").expect("there is one");
-    let mpich = format!("{}:{path}", sandbox.path("mpich").display());
-    for path in [path].into_iter().chain(has_mpich.then_some(mpich)) {
+    for path in paths(&sandbox) {
         for (how, code, words) in [
             ("exit 3", 3, "ended with exit code 3"),
             ("exit 255", 255, "ended with exit code 255"),
@@ -294,8 +381,7 @@ fn ranks_that_cannot_be_started_are_told_once_in_our_words() {
         "no-key",
         "echo 'root@far: Permission denied (publickey).' >&2\nexit 255\n",
     );
-    let version = Command::new("mpirun").arg("--version").output().expect("it is here");
-    let open_mpi_4 = String::from_utf8_lossy(&version.stdout).contains("(Open MPI) 4");
+    let open_mpi_4 = is_open_mpi_4();
     sandbox.write("slot", "rank 0=localhost slot=0\nrank 1=localhost slot=9999\n");
     script(&sandbox, "prog", "exit 0\n");
     let far = ["--np", "2", "--hosts", "far,farther"];

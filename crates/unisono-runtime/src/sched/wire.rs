@@ -32,6 +32,8 @@ struct Air {
     flights: Vec<Flight>,
     /// Exchanges so far, by queue and peer.
     counts: [Vec<u32>; 2],
+    /// What exchanges that are over tell of their senders: who, how many commands, and what for.
+    heard: Vec<(usize, u64, &'static str)>,
 }
 
 /// An exchange that is over.
@@ -86,6 +88,7 @@ impl Wire {
             air: Mutex::new(Air {
                 counts: [counts(), counts()],
                 flights: Vec::new(),
+                heard: Vec::new(),
             }),
             link,
         }
@@ -157,6 +160,9 @@ impl Wire {
         let waiting = std::mem::take(&mut *lock(&self.waiting));
         let mut landed = air.look(line.transport.as_mut(), waiting);
         drop(line);
+        for (peer, commands, what) in air.heard.drain(..) {
+            self.link.note_of(peer, commands, what);
+        }
         if landed.is_none()
             && let Some(error) = self.complaint(&air)
             && let Some(flight) = air.flights.pop()
@@ -234,8 +240,13 @@ impl Air {
                 Err(error) => Err(error),
             };
             let flight = self.flights.swap_remove(index);
-            if outcome.is_err() {
-                self.cancel(transport, &flight);
+            match &outcome {
+                Ok(()) => {
+                    let senders = flight.marks.iter().filter(|mark| !mark.sends);
+                    let told = senders.map(|mark| (mark.peer, flight.mark.commands, flight.what));
+                    self.heard.extend(told);
+                }
+                Err(_) => self.cancel(transport, &flight),
             }
             return Some(Landed {
                 job: flight.job,

@@ -59,6 +59,11 @@ impl History {
         self.count += 1;
     }
 
+    /// The step to which a command belongs, if it is still kept.
+    pub(super) fn step_of(&self, number: u64) -> Option<u64> {
+        self.get(number).map(|noted| noted.step)
+    }
+
     /// The number of the oldest command that is kept.
     fn first(&self) -> u64 {
         self.count + 1 - self.kept.len() as u64

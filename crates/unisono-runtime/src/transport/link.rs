@@ -166,9 +166,16 @@ impl Link {
         doing.what = what;
     }
 
+    /// Notes how far another process's program was when it sent what has come from it: the same program as this one's.
+    pub(crate) fn note_of(&self, peer: usize, commands: u64, what: &str) {
+        self.shared.note_of(peer, commands, what);
+    }
+
     /// Notes the step that this process is at.
     pub fn note_step(&self, step: u64) {
         lock(&self.shared.doing).step = step;
+        // Whoever finds this process dead finds the step at which it died.
+        self.shared.keep_status();
     }
 
     /// What another process is and was last heard to do, in words. Only rank 0 hears of all.

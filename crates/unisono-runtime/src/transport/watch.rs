@@ -97,9 +97,11 @@ impl Shared {
             let heard = &mut heard[peer];
             heard.at = Instant::now();
             heard.host = message.host();
-            heard.step = message.doing().0;
-            heard.commands = message.doing().1;
-            heard.what = message.what();
+            let (step, commands) = message.doing();
+            // The program's own messages may have told more by now.
+            if commands >= heard.commands {
+                (heard.step, heard.commands, heard.what) = (step, commands, message.what());
+            }
             if message.kind() == Kind::Failure {
                 heard.failure = Some(Failure {
                     rank: peer,
@@ -110,6 +112,18 @@ impl Shared {
                 self.alarm.store(true, Ordering::Release);
             }
         })
+    }
+
+    /// Notes how far a peer's program was when it sent what has come from it.
+    pub(super) fn note_of(&self, peer: usize, commands: u64, what: &str) {
+        let step = lock(&self.history).step_of(commands);
+        let mut heard = lock(&self.heard);
+        let heard = &mut heard[peer];
+        if commands >= heard.commands {
+            (heard.step, heard.commands) = (step.unwrap_or(heard.step), commands);
+            heard.what.clear();
+            heard.what.push_str(what);
+        }
     }
 
     /// The first peer that has been silent for too long.
@@ -144,7 +158,7 @@ impl Shared {
     }
 
     /// Notes down what this process does, where somebody asked for it.
-    fn keep_status(&self) {
+    pub(super) fn keep_status(&self) {
         let Some(path) = &self.settings.status else { return };
         let doing = *lock(&self.doing);
         let text = format!(

@@ -54,8 +54,7 @@ pub fn run(cli: &Cli) -> ExitCode {
         Ok(context) => context,
         Err(failure) => {
             let failure = refused.unwrap_or(failure);
-            ranks::give_way();
-            Out::new(Level::Error, false, common.json, true).error(&failure);
+            ranks::tell_alone(&failure, &Out::new(Level::Error, false, common.json, true));
             return failure.code.into();
         }
     };

@@ -2,6 +2,7 @@
 
 use crate::context::Context;
 use crate::exit::Failure;
+use crate::output::numbers::counted;
 use unisono_mesh::descriptor::{Architecture, DimType, Fit, Selection};
 use unisono_mesh::visible::{TT, TT_OLD, UNISONO, Variables, core_shares, visible};
 use unisono_mesh::{Mesh, MeshView};
@@ -62,9 +63,10 @@ impl System {
         let value = variables.unisono.or(variables.tt).unwrap_or_default();
         let too_few = || {
             Failure::input(format!(
-                "the mesh of {} needs {needed} and {} of {total} are visible: {name} is {value:?}; name more of them there, unset it, \
+                "the mesh of {} needs {} and {} of {total} are visible: {name} is {value:?}; name more of them there, unset it, \
                  or use a smaller mesh",
                 mesh.describe(),
+                counted(needed, "device"),
                 found.devices.len(),
             ))
         };

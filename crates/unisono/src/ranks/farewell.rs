@@ -1,7 +1,8 @@
 //! How the processes of a run end: together, with one message.
 
-use super::Ranks;
+use super::{Ranks, give_way};
 use crate::exit::Failure;
+use crate::launched::{ERROR, FOLDER};
 use crate::output::Out;
 use std::path::Path;
 use std::time::Duration;
@@ -17,6 +18,23 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// such a host holds the launcher up until TCP gives up, a quarter of an hour; its own probes end the run on both sides at once
 /// (`docs/clusters.md` has the settings, which `unisono run` makes by itself).
 const PROBES: Duration = Duration::from_secs(7);
+
+/// Prints a message, and leaves word for the launcher that it has been printed: it then adds nothing.
+pub fn tell_first(failure: &Failure, out: &Out) {
+    out.error(failure);
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        // Where it cannot be left, the message comes twice.
+        let _ = std::fs::write(Path::new(&folder).join(ERROR), &failure.message);
+    }
+}
+
+/// The same before the processes have joined: what all of them see, the first tells, and the others only where nobody has.
+pub fn tell_alone(failure: &Failure, out: &Out) {
+    let is_told = || std::env::var_os(FOLDER).is_some_and(|folder| Path::new(&folder).join(ERROR).exists());
+    if !give_way() || !is_told() {
+        tell_first(failure, out);
+    }
+}
 
 impl Ranks {
     /// Takes leave with all others; an error of one of them counts.
@@ -89,11 +107,7 @@ impl Ranks {
             code: u8::try_from(code).unwrap_or(crate::exit::FAILED),
             message: lines.join("\n"),
         };
-        out.error(&failure);
-        if let Some(folder) = std::env::var_os("UNISONO_RUN_DIR") {
-            // Whoever started the run then adds nothing; where it cannot be left, the message comes twice.
-            let _ = std::fs::write(Path::new(&folder).join("error"), &failure.message);
-        }
+        tell_first(&failure, out);
         if let (0, Err(TransportError::Lost { rank, .. })) = (self.rank(), self.link.check()) {
             std::thread::sleep(self.probes(rank));
         }

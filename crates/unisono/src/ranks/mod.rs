@@ -8,6 +8,7 @@ mod owners;
 mod panics;
 pub mod variables;
 
+pub use farewell::tell_alone;
 pub use panics::caught;
 
 use crate::exit::Failure;
@@ -70,7 +71,6 @@ impl Ranks {
                 .map(|folder| Path::new(folder).join(format!("rank-{}", world.rank))),
         };
         let late = || {
-            give_way();
             let failure = Failure::running(format!(
                 "rank {} on {}: after {} s MPI has not brought the {} processes of this run together: one of them has not started, or \
                  has ended before it joined; UNISONO_TIMEOUT (--timeout) gives it longer",
@@ -79,7 +79,7 @@ impl Ranks {
                 settings.timeout.as_secs(),
                 world.size
             ));
-            Out::new(Level::Error, false, json, true).error(&failure);
+            tell_alone(&failure, &Out::new(Level::Error, false, json, true));
             std::process::exit(i32::from(failure.code))
         };
         if let Err(error) = Mpi::within_reach(variables, &world) {
@@ -92,8 +92,7 @@ impl Ranks {
         let mpi = within(settings.timeout, late, || Mpi::open(variables, &world)).map_err(Failure::input)?;
         let link = Link::start(Box::new(mpi), settings).map_err(Failure::running)?;
         let said = gather(&link, "the start", &said).unwrap_or_else(|failure| {
-            give_way();
-            Out::new(Level::Error, false, json, true).error(&failure);
+            tell_alone(&failure, &Out::new(Level::Error, false, json, true));
             link.abort(i32::from(failure.code))
         });
         let apart = are_apart(&said);
@@ -345,11 +344,13 @@ pub fn started() -> usize {
     World::find(Given::default(), &Environment::of_process().variables).map_or(1, |world| world.size)
 }
 
-/// Lets the first process of the run speak, if this is another.
-pub fn give_way() {
-    if !is_first() {
+/// Lets the first process of the run speak, if this is another; whether it is.
+fn give_way() -> bool {
+    let gives_way = !is_first();
+    if gives_way {
         std::thread::sleep(GIVE_WAY);
     }
+    gives_way
 }
 
 /// Whether this is the first process of the run, as far as a look at the launchers' variables tells.
@@ -369,7 +370,9 @@ pub fn words_ask_for_json() -> bool {
 pub fn refuse(error: &clap::Error, json: bool) -> ! {
     if !is_first() {
         match error.use_stderr() {
-            true => give_way(),
+            true => {
+                give_way();
+            }
             // Help is wanted once.
             false => std::process::exit(error.exit_code()),
         }

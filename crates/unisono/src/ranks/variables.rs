@@ -6,6 +6,7 @@ use crate::output::Level;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use unisono_kernels::isa::Isa;
+use unisono_launch::{Flavour, Mpirun};
 use unisono_runtime::transport::Mpi;
 use unisono_train::config::nearest;
 
@@ -135,11 +136,11 @@ pub fn listed(place: &str, list: &str, size: usize) -> Result<Vec<usize>, Failur
 }
 
 /// Whether a process of a run of `size` could make sense of its variables; with `is_here`, whether it would find the MPI library that
-/// they name on this host.
+/// they name on this host, and that is one of the MPI whose launcher starts it.
 ///
 /// # Errors
 /// The first variable that means nothing.
-pub fn check(variables: &Variables, size: usize, is_here: bool) -> Result<(), Failure> {
+pub fn check(variables: &Variables, size: usize, mpirun: &Mpirun, is_here: bool) -> Result<(), Failure> {
     Level::of_variables(variables).map_err(Failure::input)?;
     if let Some(name) = value(variables, "UNISONO_ISA") {
         Isa::named(name).map_err(Failure::input)?;
@@ -152,10 +153,22 @@ pub fn check(variables: &Variables, size: usize, is_here: bool) -> Result<(), Fa
     prints(0, size, variables)?;
     number(variables, "TT_MESH_ID")?;
     number(variables, "TT_MESH_HOST_RANK")?;
-    if is_here && value(variables, "UNISONO_MPI").is_some() {
-        Mpi::found(variables).map_err(Failure::input)?;
+    let Some(name) = value(variables, "UNISONO_MPI").filter(|_| is_here) else {
+        return Ok(());
+    };
+    let found = Mpi::found(variables).map_err(Failure::input)?;
+    let family = match mpirun.flavour {
+        Flavour::OpenMpi => "Open MPI",
+        Flavour::Mpich => "MPICH",
+    };
+    match found.first() {
+        Some(found) if !found.version.starts_with(family) => Err(Failure::input(format!(
+            "UNISONO_MPI is {name}, a library of {}, and {} is the launcher of {family}: name a library of {family} or unset it, or let \
+             the other launcher come first on PATH, under the name mpirun",
+            found.version, mpirun.program
+        ))),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// A note on each variable that has a name like unisono's own and means nothing.

@@ -222,9 +222,15 @@ fn rank_of(process: &Path) -> Option<usize> {
     }
     let variables = std::fs::read(process.join("environ")).ok()?;
     let variables = String::from_utf8_lossy(&variables).into_owned();
-    let rank = variables
-        .split('\0')
-        .find_map(|variable| variable.strip_prefix("OMPI_COMM_WORLD_RANK="))?;
+    let line = std::fs::read_to_string(process.join("cmdline")).unwrap_or_default();
+    if line.contains("--rank-of-run") {
+        // It waits for the rank's own process.
+        return None;
+    }
+    let rank = variables.split('\0').find_map(|variable| {
+        let open_mpi = variable.strip_prefix("OMPI_COMM_WORLD_RANK=");
+        open_mpi.or_else(|| variable.strip_prefix("PMI_RANK="))
+    })?;
     rank.parse().ok()
 }
 

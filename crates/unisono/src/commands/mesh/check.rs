@@ -40,7 +40,10 @@ pub fn run(args: &CheckArgs, context: &Context) -> Result<u8, Failure> {
             Err(error) => {
                 code = exit::INPUT;
                 rows.push(wrong(name, &error));
-                out.error(&Failure::input(&error));
+                // The one JSON object has it in its row.
+                if !out.is_json() {
+                    out.error(&Failure::input(&error));
+                }
             }
         }
     }

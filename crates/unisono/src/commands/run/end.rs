@@ -27,11 +27,13 @@ pub struct End {
     launcher: Option<i32>,
     /// Why hosts are out of reach, in ssh's words.
     reasons: Vec<String>,
+    /// All ranks had ended and MPI's launcher had not; with what a rank had said.
+    stuck: Option<String>,
 }
 
 impl End {
     /// From what is known: the code and the signal of MPI's launcher, its banners, the rank that was seen to be gone, and the word that
-    /// ranks of this host have left.
+    /// ranks of this host have left. Where a rank has `told` what went wrong it has ended the others, and MPI's launcher has its code.
     pub fn of(
         job: &Job,
         code: u8,
@@ -39,6 +41,7 @@ impl End {
         banners: &Banners,
         gone: Option<usize>,
         folder: &Folder,
+        told: bool,
     ) -> End {
         let mut end = End {
             code,
@@ -46,6 +49,7 @@ impl End {
             gone,
             launcher,
             reasons: banners.reasons.clone(),
+            stuck: None,
         };
         if end.cause.is_none() && !end.reasons.is_empty() {
             end.cause = Some(Cause::Unstarted(unstarted::UNREACHED.to_string()));
@@ -60,7 +64,7 @@ impl End {
             Flavour::OpenMpi => *own == code,
             Flavour::Mpich => !OF_LAUNCHERS.contains(own),
         };
-        if let Some(first) = folder.first_end().filter(|first| is_first(&first.code)) {
+        if let Some(first) = folder.first_end().filter(|first| !told && is_first(&first.code)) {
             let (rank, host) = (first.rank, first.host);
             if let Some(why) = first.unstarted {
                 end.code = exit::FAILED;
@@ -83,12 +87,34 @@ impl End {
         end
     }
 
+    /// Where all ranks had ended and MPI's launcher was ended for that.
+    pub fn of_stuck(folder: &Folder) -> End {
+        End {
+            code: exit::FAILED,
+            cause: None,
+            gone: None,
+            launcher: None,
+            reasons: Vec::new(),
+            stuck: Some(folder.error().unwrap_or_default()),
+        }
+    }
+
     /// Which rank ended how, in one sentence; `None` where a rank has said it.
     pub fn message(&self, job: &Job, folder: &Folder, ours: bool) -> Option<String> {
+        let launcher = &job.mpirun.program;
+        if let Some(said) = &self.stuck {
+            let said = match said.is_empty() {
+                true => String::new(),
+                false => format!("; the last that one said: {said}"),
+            };
+            return Some(format!(
+                "the ranks have ended without a word to {launcher}, which did not end by itself (a file that cannot grow, under `ulimit -f`, \
+                 does that){said}; unisono run -v shows what {launcher} says"
+            ));
+        }
         if ours && folder.has_error() {
             return None;
         }
-        let launcher = &job.mpirun.program;
         if let Some(signal) = self.launcher {
             return Some(format!(
                 "{launcher} was ended by signal {signal}, and its ranks with it"
@@ -133,7 +159,9 @@ impl End {
                         }
                         return Some(match SIGNALS.contains(&self.code) {
                             true => format!("a rank {how}; {launcher} does not say which, and ended the others too"),
-                            false => format!("{launcher} {how} and does not say which rank, if one, was the cause"),
+                            false => format!(
+                                "{launcher} {how} and does not say which rank, if one, was the cause; unisono run -v shows what it says"
+                            ),
                         });
                     }
                 }

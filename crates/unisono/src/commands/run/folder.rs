@@ -2,7 +2,7 @@
 
 use super::rank::{self, RankEnd};
 use crate::exit::Failure;
-use crate::launched::FOLDER;
+use crate::launched::{ERROR, FOLDER};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -88,7 +88,7 @@ impl Folder {
 
     /// Whether a rank has said itself what went wrong.
     pub fn has_error(&self) -> bool {
-        self.file("error").exists()
+        self.file(ERROR).exists()
     }
 
     /// What rank `rank` left.
@@ -99,6 +99,16 @@ impl Folder {
     /// How the first rank of this host ended that ended badly, of a program that is not unisono.
     pub fn first_end(&self) -> Option<RankEnd> {
         rank::read(&self.path)
+    }
+
+    /// What a rank has said that went wrong.
+    pub fn error(&self) -> Option<String> {
+        std::fs::read_to_string(self.file(ERROR)).ok()
+    }
+
+    /// Whether ranks of this host are there.
+    pub fn has_ranks(&self) -> bool {
+        !self.processes().is_empty()
     }
 
     /// Kills what is left of the job on this host.

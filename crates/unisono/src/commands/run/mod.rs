@@ -67,8 +67,7 @@ pub fn tt_run() -> ExitCode {
         Ok(context) => context,
         Err(failure) => {
             let failure = refused.unwrap_or(failure);
-            ranks::give_way();
-            Out::new(Level::Error, false, tt_run.common.json, true).error(&failure);
+            ranks::tell_alone(&failure, &Out::new(Level::Error, false, tt_run.common.json, true));
             return failure.code.into();
         }
     };

@@ -29,8 +29,13 @@ const TICK: Timespec = Timespec {
 const ORDERLY: Duration = Duration::from_secs(30);
 /// How long MPI's launcher may take to end its ranks.
 const FORCED: Duration = Duration::from_secs(10);
-/// How long the other ranks may take to end by themselves once one has failed.
-const FOLLOWS: Duration = Duration::from_secs(1);
+/// How long MPI's launcher may take to end the other ranks once one has failed: MPICH's lets them go on, and Open MPI's, which ends them,
+/// crashes where it is told to end meanwhile.
+const FOLLOWS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(15)];
+/// How long MPI's launcher may live without any rank, at the start and at the end.
+const DESERTED: Duration = Duration::from_secs(15);
+/// Time between two looks at the processes of the host.
+const LOOK: Duration = Duration::from_secs(1);
 /// How long standard error may stay open once the launcher has ended: a stray grandchild could hold it.
 const DRAIN: Duration = Duration::from_millis(500);
 
@@ -64,10 +69,7 @@ pub fn run(
         // MPI's launcher gives the ranks a terminal even where there is none to see their colours.
         variables.push(("NO_COLOR".to_string(), "1".to_string()));
     }
-    let words = match ours {
-        true => job.command(&variables),
-        false => of_children(job).command(&variables),
-    };
+    let words = of_children(job).command(&variables);
     let mut command = Command::new(&words[0]);
     command
         .args(&words[1..])
@@ -102,18 +104,35 @@ pub fn run(
         shown: 0,
         stop: None,
         gone: None,
-        lets_go_on: job.mpirun.flavour == Flavour::Mpich,
         failing: None,
+        is_mpich: job.mpirun.flavour == Flavour::Mpich,
+        deserted: job.is_here.then(Instant::now),
+        looked: Instant::now(),
+        is_stuck: false,
     };
     let status = watch.wait(stops);
     if status.signal().is_some() {
         // Nobody else ends its ranks now.
         folder.kill_ranks();
     }
+    if watch.is_stuck {
+        return Ok(Ended::Badly(End::of_stuck(folder)));
+    }
     Ok(match (watch.stop, code(status)) {
         (Some(stop), _) => Ended::Stopped(stop.signal),
         (None, exit::OK) => Ended::Well,
-        (None, code) => Ended::Badly(End::of(job, code, status.signal(), &watch.banners, watch.gone, folder)),
+        (None, code) => {
+            let told = ours && folder.has_error();
+            Ended::Badly(End::of(
+                job,
+                code,
+                status.signal(),
+                &watch.banners,
+                watch.gone,
+                folder,
+                told,
+            ))
+        }
     })
 }
 
@@ -155,9 +174,14 @@ struct Watch<'a> {
     shown: usize,
     stop: Option<Stop>,
     gone: Option<usize>,
-    /// Whether MPI's launcher lets the others go on where one rank has failed, until when, and how often it has been told to end.
-    lets_go_on: bool,
+    /// Where a rank has failed, until when the others are let go on, and how often MPI's launcher has been told to end them.
     failing: Option<(Instant, u8)>,
+    /// Whether MPI's launcher is MPICH's.
+    is_mpich: bool,
+    /// Since when no rank is there, where all belong to this host; when that was looked at; and whether it was for too long.
+    deserted: Option<Instant>,
+    looked: Instant,
+    is_stuck: bool,
 }
 
 impl Watch<'_> {
@@ -278,11 +302,18 @@ impl Watch<'_> {
 
     /// Ends the job where a rank has failed, or a host is out of reach, and MPI's launcher does not do it by itself.
     fn look_for_end(&mut self) {
-        if !self.lets_go_on || self.banners.reasons.is_empty() && self.folder.first_end().is_none() {
+        self.look_for_stuck();
+        // MPICH's waits for ranks that never come.
+        let is_unstarted = self.is_mpich && !self.banners.reasons.is_empty();
+        if !self.is_stuck && !is_unstarted && self.folder.first_end().is_none() {
             return;
         }
         let now = Instant::now();
-        let (until, told) = self.failing.unwrap_or((now + FOLLOWS, 0));
+        let patience = match self.is_stuck {
+            true => Duration::ZERO,
+            false => FOLLOWS[usize::from(!self.is_mpich)],
+        };
+        let (until, told) = self.failing.unwrap_or((now + patience, 0));
         self.failing = Some(match now > until {
             false => (until, told),
             true => {
@@ -290,6 +321,19 @@ impl Watch<'_> {
                 (now + FORCED, told + 1)
             }
         });
+    }
+
+    /// Notes where all ranks have been gone for long: Open MPI waits for ever for those that die before they have joined.
+    fn look_for_stuck(&mut self) {
+        if let Some(since) = self.deserted
+            && self.looked.elapsed() > LOOK
+        {
+            self.looked = Instant::now();
+            match self.folder.has_ranks() {
+                true => self.deserted = Some(self.looked),
+                false => self.is_stuck |= since.elapsed() > DESERTED,
+            }
+        }
     }
 
     /// Notes the first rank of this host whose process is no longer there: Open MPI does not always say which it was.

@@ -154,7 +154,7 @@ impl Child {
             let is_new = index == 0 || job.ranks[index - 1].environment != rank.environment;
             if is_new {
                 let variables = of_rank(rank, job, context).variables;
-                variables::check(&variables, job.ranks.len(), is_here(rank))?;
+                variables::check(&variables, job.ranks.len(), &job.mpirun, is_here(rank))?;
                 unknown.extend(variables::unknown(&variables));
             }
         }
