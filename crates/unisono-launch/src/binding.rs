@@ -1,5 +1,6 @@
 //! Rank bindings: the YAML file that says which rank has which part of which mesh, and with which environment.
 
+use crate::env::is_name;
 use crate::paths;
 use crate::request::Caller;
 use std::collections::BTreeMap;
@@ -285,11 +286,12 @@ impl Reader<'_> {
         let mut variables: Vec<(String, String, Place)> = Vec::new();
         for variable in entries {
             let (name, place) = (&variable.key, &variable.key_place);
-            if name.is_empty() || name.contains(['=', '\0']) {
-                self.problem(
-                    place,
-                    format!("\"{}\" cannot be the name of a variable", shortened(name)),
+            if !is_name(name) {
+                let message = format!(
+                    "\"{}\" cannot be the name of a variable: it is made of letters, digits and _, and no digit comes first",
+                    shortened(name)
                 );
+                self.problem(place, message);
                 continue;
             }
             let Some(value) = self.value(name, &variable.value) else {

@@ -193,7 +193,8 @@ fn expand(text: &str, variables: &Variables) -> String {
     expanded + rest
 }
 
-fn is_name(name: &str) -> bool {
+/// Whether a variable may be called so: letters, digits and `_`, no digit first.
+pub(crate) fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(is_name_char) && !name.starts_with(|c: char| c.is_ascii_digit())
 }
 

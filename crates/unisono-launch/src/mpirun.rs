@@ -4,7 +4,7 @@ use crate::agree;
 use crate::job::{Draft, Job, Rank};
 use crate::paths;
 use crate::rankfile::{self, RankfileText};
-use crate::request::{Caller, RankfileSyntax, Request};
+use crate::request::{Caller, Request};
 use crate::shell;
 use std::path::{Path, PathBuf};
 use unisono_train::config::{Findings, read_text};
@@ -313,13 +313,7 @@ impl Args {
         }
         if let Some(file) = &self.rankfile {
             let path = paths::relative(&file.path, caller).display().to_string();
-            let is_new = launcher.version.is_some_and(|(major, _)| major >= 5);
-            match request.rankfile_syntax {
-                RankfileSyntax::MapBy => add(&["--map-by", &format!("rankfile:file={path}")]),
-                RankfileSyntax::Auto if is_new => add(&["--map-by", &format!("rankfile:file={path}")]),
-                RankfileSyntax::Auto | RankfileSyntax::Rankfile => add(&["--rankfile", &path]),
-                RankfileSyntax::Mca => add(&["--mca", "rmaps_rankfile_path", &path]),
-            }
+            words.extend(rankfile::option(request.rankfile_syntax, &path, launcher, findings));
         }
         words.extend(self.words);
         words

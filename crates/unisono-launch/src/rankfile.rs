@@ -1,6 +1,11 @@
 //! Rankfiles (`rank N=HOST slot=M`) and hostfiles (`HOST slots=N`) of Open MPI, as strictly as Open MPI reads them.
 
+use crate::mpirun::Mpirun;
+use crate::request::RankfileSyntax;
 use unisono_train::config::{Findings, Place};
+
+/// The first major version of Open MPI that takes a rankfile by `--map-by rankfile:file=`.
+const MAP_BY_SINCE: u32 = 5;
 
 /// A file of either form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -139,6 +144,27 @@ fn host(words: &[&str], place: &Place) -> Result<HostLine, String> {
         slots,
         place: place.clone(),
     })
+}
+
+/// The arguments by which Open MPI's launcher takes the rankfile at `path`; a form that its version does not know is a problem.
+pub(crate) fn option(syntax: RankfileSyntax, path: &str, launcher: &Mpirun, findings: &mut Findings) -> Vec<String> {
+    let is_new = launcher.version.is_some_and(|(major, _)| major >= MAP_BY_SINCE);
+    if let (RankfileSyntax::MapBy, false, Some((major, minor))) = (syntax, is_new, launcher.version) {
+        let message = format!(
+            "--rankfile-syntax map-by needs Open MPI {MAP_BY_SINCE}.0 or newer, and {} here is of Open MPI {major}.{minor}: leave the \
+             option away, or write --rankfile-syntax rankfile",
+            launcher.program
+        );
+        findings.problem(None, message);
+    }
+    let map_by = format!("rankfile:file={path}");
+    let words: &[&str] = match syntax {
+        RankfileSyntax::MapBy => &["--map-by", &map_by],
+        RankfileSyntax::Auto if is_new => &["--map-by", &map_by],
+        RankfileSyntax::Auto | RankfileSyntax::Rankfile => &["--rankfile", path],
+        RankfileSyntax::Mca => &["--mca", "rmaps_rankfile_path", path],
+    };
+    words.iter().map(|word| word.to_string()).collect()
 }
 
 /// The name of a host, without a user in front of it.

@@ -41,7 +41,7 @@ fn is_free(directory: &Path) -> bool {
 /// The folder of a new run, and whether an older run in it is to be deleted first.
 ///
 /// # Errors
-/// A folder that holds a run already, or something else.
+/// A folder in which another process trains, or that holds a run already, or something else.
 pub fn choose(
     project_name: &str,
     out: Option<&Path>,
@@ -66,6 +66,9 @@ pub fn choose(
     }
     if is_free(out) || (fresh && is_run(out)) {
         return Ok(out.to_owned());
+    }
+    if is_taken(out) {
+        return Err(in_use(out));
     }
     let is_resumable = || {
         checkpoints(out, environment)
@@ -232,12 +235,21 @@ fn cannot_make(directory: &Path, error: &std::io::Error) -> String {
 /// # Errors
 /// Another process that trains there, or a folder that cannot be made.
 pub fn take(directory: &Path) -> Result<Lock, Failure> {
-    try_take(directory)?.ok_or_else(|| {
-        Failure::input(format!(
-            "another process trains in {}: wait for its end, or choose another --out",
-            directory.display()
-        ))
-    })
+    try_take(directory)?.ok_or_else(|| in_use(directory))
+}
+
+/// What is told where another process has the folder.
+pub fn in_use(directory: &Path) -> Failure {
+    Failure::input(format!(
+        "another process trains in {}: wait for its end, or choose another --out",
+        directory.display()
+    ))
+}
+
+/// Whether another process has the folder. The look is shared, so that several processes that look at a time do not see each other.
+pub fn is_taken(directory: &Path) -> bool {
+    let folder = File::open(directory);
+    folder.is_ok_and(|folder| matches!(folder.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 /// The same; nothing where another process has it.

@@ -99,6 +99,29 @@ fn a_run_without_a_checkpoint_is_begun_anew() {
 }
 
 #[test]
+fn a_folder_in_use_is_not_one_to_begin_anew() {
+    let s = Sandbox::new();
+    s.run("train -q -c run.yaml --out kb").ended(0);
+    std::fs::remove_dir_all(s.path("kb/checkpoints")).expect("it goes");
+    let folder = std::fs::File::open(s.path("kb")).expect("a folder");
+    folder.lock().expect("nobody has it");
+    for arguments in [
+        "train -c run.yaml --out kb",
+        "train -c run.yaml --out kb --fresh",
+        "train --resume kb",
+        "run --np 2 --mesh dp=2 -- train -c run.yaml --out kb",
+    ] {
+        let done = s
+            .run(arguments)
+            .ended(2)
+            .tells(&["another process trains in kb: wait for its end"]);
+        assert!(!done.err.contains("--fresh"), "{}", done.err);
+    }
+    drop(folder);
+    s.run("train -c run.yaml --out kb").ended(2).tells(&["begin it anew"]);
+}
+
+#[test]
 fn negative_numbers_are_answered_with_their_rule() {
     let s = Sandbox::new();
     s.run("train -q -c run.yaml --out run").ended(0);

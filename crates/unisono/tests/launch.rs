@@ -309,6 +309,9 @@ fn by_the_name_of_tt_run_there_are_its_options_only() {
     tt_run(&["--rank-binding", "b.yaml", "--dry-run", "/bin/true", "-v"])
         .ended(0)
         .says(&["-x TT_MESH_HOST_RANK=1", "/bin/true -v"]);
+    tt_run(&["--rank-binding", "b.yaml", "--multihost", "--dry-run", "true"])
+        .ended(0)
+        .tells(&["note: --multihost is the default now"]);
     tt_run(&["--rank-binding", "b.yaml"])
         .ended(2)
         .tells(&["no program is named"]);

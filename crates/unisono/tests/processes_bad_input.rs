@@ -34,7 +34,7 @@ fn what_all_ranks_see_is_told_once() {
         ("train -q -c run.yaml --mehs dp=2", "--mehs"),
         (
             "train -q -c run.yaml --mesh dp=2",
-            "has 2 devices, and 4 processes were started",
+            "the mesh has 2 devices (dp 2), and 4 processes were started",
         ),
         ("generate --run nowhere --prompt The", "nowhere"),
     ] {
@@ -70,6 +70,17 @@ fn ranks_that_run_different_things_are_refused_with_both() {
             "; 9 on rank 1 (",
         ],
     );
+    if !s.run("--version").out.contains("portable)") {
+        let portable = Part::new(1, TRAIN).with("UNISONO_ISA", "portable");
+        refused(
+            &run_parts(&s, &[one.clone(), portable]),
+            &[
+                "different versions of unisono",
+                "only the instruction sets differ",
+                "UNISONO_ISA=portable",
+            ],
+        );
+    }
     let build = one
         .clone()
         .after("cp \"$0\" other && echo >> other && exec ./other \"$@\"");
@@ -333,7 +344,7 @@ fn visible_devices_are_enough_for_all_ranks_of_a_host() {
         refused(&Sandbox::finish(command), &["UNISONO_VISIBLE_DEVICES", words]);
     }
     let words = [
-        " has 2 devices on the processes of ",
+        "the mesh of 2 devices (dp 2) has 2 of them on the processes of ",
         "UNISONO_VISIBLE_DEVICES is \"0\"",
     ];
     let part = Part::new(2, TRAIN).with("UNISONO_VISIBLE_DEVICES", "0");
@@ -343,6 +354,62 @@ fn visible_devices_are_enough_for_all_ranks_of_a_host() {
     Sandbox::finish(command.env("TT_VISIBLE_DEVICES", "0"))
         .ended(0)
         .tells(&["note: TT_VISIBLE_DEVICES=0 does not reach rank 0"]);
+}
+
+#[test]
+fn the_mesh_of_the_launcher_and_that_of_the_program_are_one() {
+    let s = Sandbox::new();
+    let own = format!(
+        "run --np 2 --mesh dp=2 -- {} train -c run.yaml --mesh dp=4",
+        env!("CARGO_BIN_EXE_unisono")
+    );
+    for arguments in [
+        "run --np 2 --mesh dp=2 -- train -c run.yaml --mesh dp=4",
+        "run --np 2 --mesh dp=2 -- train -c run.yaml -mdp=4",
+        "run --np 2 --mesh dp=2 -- generate --run run --prompt The --mesh=dp=4",
+        &own,
+    ] {
+        let words = "two meshes are given: --mesh dp=2 among the launcher's options, and --mesh dp=4 among those of the program";
+        refused(&launched(&s, arguments), &[words]);
+    }
+    for program in [
+        "train -c run.yaml --mesh dp=2",
+        "train --mesh=dp=2 -c run.yaml",
+        "train -c run.yaml",
+    ] {
+        let line = launched(&s, &format!("run --dry-run --np 2 --mesh dp=2 -- {program}")).ended(0);
+        assert_eq!(line.out.matches("--mesh").count(), 1, "{}", line.out);
+    }
+    refused(
+        &launched(&s, "run --np 2 --mesh dp=2 -- bench collectives"),
+        &["--mesh dp=2: `unisono bench collectives` takes no mesh; leave it away"],
+    );
+    refused(
+        &launched(&s, "run --np 2 --mesh dp=2 -- schema"),
+        &["`unisono schema` is for one process"],
+    );
+    refused(
+        &launched(&s, "run --np 2 --mesh dp=2 -- train -c"),
+        &["a value is required"],
+    );
+}
+
+#[test]
+fn what_changes_nothing_is_told_as_a_note() {
+    let s = Sandbox::new();
+    let arguments = "run --multihost --dry-run --np 2 --mesh dp=2 -- train -c run.yaml";
+    let words: Vec<&str> = arguments.split(' ').collect();
+    let mut command = common::launcher::launch(&s, &words);
+    let command = command.env("UNISONO_VISIBLE", "0").env("UNISONO_FOO", "1");
+    let done = Sandbox::finish(command.env("UNISONO_SILENCE", "9")).ended(0);
+    for note in [
+        "note: --multihost is the default now",
+        "note: UNISONO_VISIBLE is no variable of unisono's and changes nothing; did you mean UNISONO_VISIBLE_DEVICES?",
+        "note: UNISONO_FOO is no variable of unisono's and changes nothing; the variables that there are: UNISONO_ISA, ",
+    ] {
+        assert_eq!(done.err.matches(note).count(), 1, "{}", done.err);
+    }
+    assert!(!done.err.contains("UNISONO_SILENCE is"), "{}", done.err);
 }
 
 /// A run of unisono's launcher.

@@ -1,7 +1,7 @@
 //! The command line of MPI's launcher.
 
 use crate::common::{Sandbox, bindings, bound, golden, request};
-use unisono_launch::{Flavour, Mpirun, RankfileSyntax, Request};
+use unisono_launch::{Caller, Flavour, Mpirun, RankfileSyntax, Request};
 
 /// The words before the first rank's.
 fn head(sandbox: &Sandbox, request: &Request) -> String {
@@ -105,7 +105,6 @@ fn a_rankfile_is_given_in_the_form_that_was_asked_for() {
         for (syntax, form) in [
             (RankfileSyntax::Auto, "--rankfile sub/rf"),
             (RankfileSyntax::Rankfile, "--rankfile sub/rf"),
-            (RankfileSyntax::MapBy, "--map-by rankfile:file=sub/rf"),
             (RankfileSyntax::Mca, "--mca rmaps_rankfile_path sub/rf"),
         ] {
             let mut request = args(&given);
@@ -123,6 +122,24 @@ fn a_rankfile_is_given_in_the_form_that_was_asked_for() {
         .command(&[])
         .join(" ");
     assert!(words.contains(" --map-by rankfile:file=sub/rf "), "{words}");
+    // That form is refused where the version does not know it, and taken where it does or nobody knows the version.
+    let mut request = args("--rankfile sub/rf");
+    request.rankfile_syntax = RankfileSyntax::MapBy;
+    let words = sandbox.job_of(&request, &caller).command(&[]).join(" ");
+    assert!(words.contains(" --map-by rankfile:file=sub/rf "), "{words}");
+    assert_eq!(
+        sandbox.tell(&request),
+        "error: --rankfile-syntax map-by needs Open MPI 5.0 or newer, and mpirun here is of Open MPI 4.1: leave the option away, or \
+         write --rankfile-syntax rankfile\n"
+    );
+    let unknown = Caller {
+        mpirun: None,
+        ..caller.clone()
+    };
+    assert!(unisono_launch::plan(&request, &unknown).is_ok());
+    // Without a rankfile the option says nothing.
+    request.mpi_args = String::new();
+    assert!(unisono_launch::plan(&request, &sandbox.caller()).is_ok());
     // The hosts of the user stay; two ranks on a host crowd it.
     sandbox.write("sub/rf", "rank 0=a slot=0\nrank 1=a slot=1\n");
     assert_eq!(

@@ -116,6 +116,13 @@ fn bindings_that_are_wrong() {
             ),
         ),
         (
+            "names of variables that are none",
+            format!(
+                "rank_bindings: [{{rank: 0, mesh_id: 0, env_overrides: {{\"F G\": a, 1a: a, A-B: a}}}}]\nglobal_env: {{\"\": a, \"H=I\": a, \
+                 Ä: a, _A1: a}}\n{d}"
+            ),
+        ),
+        (
             "a key twice",
             format!("rank_bindings: [{{rank: 0, rank: 1, mesh_id: 0}}]\n{d}"),
         ),

@@ -230,7 +230,7 @@ fn choose(
 }
 
 /// The nearest of some words, if one is near enough to be meant.
-pub(super) fn nearest<'a>(text: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(text: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let lower = text.to_ascii_lowercase();
     if lower.is_empty() || lower.len() > 100 {
         return None;

@@ -283,7 +283,7 @@ impl Builder<'_> {
                     _ => {
                         self.findings
                             .problem(Some(node.place.clone()), "a key must be a word, not a list or a map");
-                        parent.key = Some((String::new(), node.place));
+                        parent.key = Some(("<<".to_string(), node.place));
                     }
                 },
                 Some((key, key_place)) => match entries.iter().find(|e| e.key == key) {
@@ -292,7 +292,7 @@ impl Builder<'_> {
                         self.findings.problem(Some(key_place), message);
                     }
                     // An entry whose key was refused above has been reported already.
-                    None if key.is_empty() || key == "<<" => {}
+                    None if key == "<<" => {}
                     None => entries.push(Entry {
                         key,
                         key_place,

@@ -63,7 +63,7 @@ impl System {
         let value = variables.unisono.or(variables.tt).unwrap_or_default();
         let too_few = || {
             Failure::input(format!(
-                "the mesh {} needs {} and {} of {total} are visible: {name} is {value:?}; name more of them there, unset it, \
+                "the mesh of {} needs {} and {} of {total} are visible: {name} is {value:?}; name more of them there, unset it, \
                  or use a smaller mesh",
                 mesh.describe(),
                 counted(needed, "device"),
@@ -76,10 +76,9 @@ impl System {
             let (before, shared) = ranks.that_share(&processes, mesh.num_devices());
             let Some(ids) = found.devices.get(..shared).map(|all| &all[before..before + needed]) else {
                 return Err(Failure::input(format!(
-                    "the mesh {} has {} on the processes of {}, and {} of {total} are visible there: {name} is {value:?}; name more of \
+                    "the mesh of {} has {shared} of them on the processes of {}, and {} of {total} are visible there: {name} is {value:?}; name more of \
                      them there, give each process its own (env_overrides of rank bindings), or unset it",
                     mesh.describe(),
-                    counted(shared, "device"),
                     ranks.link().host(),
                     found.devices.len(),
                 )));
@@ -99,7 +98,7 @@ impl System {
                 Some(_) if found.devices.len() < needed => return Err(too_few()),
                 Some(hidden) => {
                     return Err(Failure::input(format!(
-                        "the mesh {} takes device {hidden} of the machine, which {name} hides: visible are {:?}; name its board too, or \
+                        "the mesh of {} takes device {hidden} of the machine, which {name} hides: visible are {:?}; name its board too, or \
                          use a mesh that lies on these",
                         mesh.describe(),
                         found.devices

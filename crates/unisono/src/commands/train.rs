@@ -288,6 +288,7 @@ impl Start {
                 let store = runs::checkpoints(&named.directory, &context.environment);
                 store.find()?.ignored.iter().for_each(|note| context.out.warn(note));
                 store.newest().map_err(|error| match error {
+                    CheckpointError::None { .. } if runs::is_taken(&named.directory) => runs::in_use(&named.directory),
                     CheckpointError::None { directory, .. } => Failure::input(format!(
                         "{directory} holds no complete checkpoint to go on from: begin this run anew with \
                          `unisono train -c {0}/config.yaml --out {0} --fresh`",

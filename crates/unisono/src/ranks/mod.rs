@@ -113,7 +113,17 @@ impl Ranks {
     /// Other versions or builds; every process gets the same words.
     pub fn are_one_program(&self) -> Result<(), Failure> {
         let facts = |what: fn(&Said) -> &String| self.said.iter().map(|said| what(said).clone()).collect();
-        self.compare("versions of unisono", facts(|said| &said.version))?;
+        let versions = self.compare("versions of unisono", facts(|said| &said.version));
+        // The last word of a version is the instruction set.
+        let without_isa = |said: &Said| said.version.rsplit_once(' ').map(|(rest, _)| rest.to_string());
+        let only_isa = self.said.iter().map(without_isa).collect::<BTreeSet<_>>().len() == 1;
+        versions.map_err(|mut failure| {
+            if only_isa {
+                failure.message += " (only the instruction sets differ: give all processes one that each host has, UNISONO_ISA=avx2 or \
+                                    UNISONO_ISA=portable; results do not depend on it)";
+            }
+            failure
+        })?;
         self.compare("builds of unisono (BLAKE3 of the program)", facts(|said| &said.build))
     }
 

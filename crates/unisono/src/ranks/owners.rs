@@ -2,7 +2,6 @@
 
 use super::Ranks;
 use crate::exit::Failure;
-use crate::output::numbers::counted;
 use unisono_mesh::Mesh;
 use unisono_mesh::descriptor::Selection;
 use unisono_runtime::Processes;
@@ -46,10 +45,9 @@ impl Ranks {
         let (size, devices) = (self.carriers.get(), mesh.num_devices());
         if devices < size {
             return Err(Failure::input(format!(
-                "the mesh {} has {}, and {size} processes were started to carry it: start {devices}, or give the mesh at \
+                "the mesh has {}, and {size} processes were started to carry it: start {devices}, or give the mesh at \
                  least {size} devices (--mesh)",
-                mesh.describe(),
-                counted(devices, "device")
+                mesh.describe()
             )));
         }
         let order = self.order()?;
@@ -83,7 +81,7 @@ impl Ranks {
         };
         if let Some(idle) = (0..size).find(|rank| !owners.contains(rank)) {
             return Err(Failure::input(format!(
-                "{} would carry no device of the mesh {}, which lies on other hosts of the descriptor: choose a mesh that takes in all of \
+                "{} would carry no device of the mesh of {}, which lies on other hosts of the descriptor: choose a mesh that takes in all of \
                  them",
                 self.name(idle),
                 mesh.describe()

@@ -8,11 +8,27 @@ use std::time::Duration;
 use unisono_kernels::isa::Isa;
 use unisono_launch::{Flavour, Mpirun};
 use unisono_runtime::transport::Mpi;
+use unisono_train::config::nearest;
 
 /// Seconds that a process which lives is waited for, unless a variable says otherwise.
 const TIMEOUT: u64 = 120;
 /// Seconds without a sign of life after which a process is lost, unless a variable says otherwise.
 const SILENCE: u64 = 10;
+
+/// What every variable of unisono's begins with.
+const PREFIX: &str = "UNISONO_";
+/// What the variables of unisono that a user may set have behind that.
+const KNOWN: [&str; 7] = [
+    "ISA",
+    "LOG",
+    "LOG_RANKS",
+    "MPI",
+    "SILENCE",
+    "TIMEOUT",
+    "VISIBLE_DEVICES",
+];
+/// What those have that the launcher sets.
+const OWN: [&str; 2] = ["RUN_DIR", "RUN_LINE"];
 
 /// Variables of a process by name.
 pub type Variables = BTreeMap<String, String>;
@@ -153,4 +169,22 @@ pub fn check(variables: &Variables, size: usize, mpirun: &Mpirun, is_here: bool)
         ))),
         _ => Ok(()),
     }
+}
+
+/// A note on each variable that has a name like unisono's own and means nothing.
+pub fn unknown(variables: &Variables) -> Vec<String> {
+    let stray = variables.keys().filter_map(|name| name.strip_prefix(PREFIX));
+    stray
+        .filter(|name| !KNOWN.contains(name) && !OWN.contains(name))
+        .map(|name| {
+            let hint = match nearest(name, KNOWN.into_iter()) {
+                Some(near) => format!("did you mean {PREFIX}{near}?"),
+                None => format!(
+                    "the variables that there are: {PREFIX}{}",
+                    KNOWN.join(&format!(", {PREFIX}"))
+                ),
+            };
+            format!("{PREFIX}{name} is no variable of unisono's and changes nothing; {hint}")
+        })
+        .collect()
 }

@@ -75,8 +75,7 @@ pub fn tt_run() -> ExitCode {
         ranks.farewell(&failure, &context.out);
     }
     let child = Child::named(&tt_run.options.program, tt_run.options.mesh.as_deref());
-    let result = launch(&tt_run.options, child, &context);
-    match result {
+    match child.and_then(|child| launch(&tt_run.options, child, &context)) {
         Ok(code) => code.into(),
         Err(failure) => {
             context.out.error(&failure);
@@ -115,6 +114,9 @@ struct TtRun {
 
 fn launch(args: &RunArgs, child: Child, context: &Context) -> Result<u8, Failure> {
     let out = &context.out;
+    if args.multihost {
+        out.note("--multihost is the default now: leave it away (--bare leaves MPI's network settings as they are)");
+    }
     let caller = caller(context);
     let request = args.request(&child)?;
     let job = match plan(&request, &caller) {

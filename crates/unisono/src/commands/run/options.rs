@@ -83,6 +83,9 @@ pub struct RunArgs {
     /// Write the files of --mesh-graph-descriptor anew
     #[arg(long)]
     pub force_rediscovery: bool,
+    /// The default now; older tt-run asked for it
+    #[arg(long, hide = true)]
+    pub multihost: bool,
     /// The program that each rank runs, and its arguments [default: unisono train]
     #[arg(value_name = "PROGRAM", trailing_var_arg = true, allow_hyphen_values = true)]
     pub program: Vec<String>,
@@ -136,8 +139,8 @@ impl RunArgs {
             line.push("--".to_string());
         }
         // A program that was named by its path keeps its name.
-        let program = Child::named(&self.program, None);
-        line.extend(self.program.first().filter(|_| program.ours).map(|word| quoted(word)));
+        let names_ours = Child::named(&self.program, None).is_ok_and(|program| program.ours);
+        line.extend(self.program.first().filter(|_| names_ours).map(|word| quoted(word)));
         line.extend(["train", "--resume"].map(str::to_string));
         Some(line.join(" "))
     }

@@ -10,7 +10,7 @@ use crate::output::{Level, Out};
 use crate::ranks::{self, variables};
 use crate::runs;
 use clap::FromArgMatches;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use unisono_launch::{Job, Rank};
 use unisono_mesh::visible::{TT, UNISONO, Variables, visible};
@@ -32,7 +32,7 @@ pub struct Child {
     pub ours: bool,
     /// Whether its name was looked for among unisono's commands, and is none.
     pub tried: bool,
-    /// A mesh that was asked for, for a program that takes none from the launcher.
+    /// A mesh that was asked for, for a program or a command that takes none.
     stray_mesh: Option<String>,
 }
 
@@ -54,26 +54,26 @@ impl Child {
             Some(first) if is_command(first) => Child::ours(words, mesh),
             Some(_) => Ok(Child {
                 tried: true,
-                ..Child::named(words, mesh)
+                ..Child::named(words, mesh)?
             }),
         }
     }
 
     /// From a program and its arguments.
-    pub fn named(words: &[String], mesh: Option<&str>) -> Child {
+    ///
+    /// # Errors
+    /// Two meshes.
+    pub fn named(words: &[String], mesh: Option<&str>) -> Result<Child, Failure> {
         let ours = words
             .first()
             .is_some_and(|word| Path::new(word).file_name().is_some_and(|name| name == "unisono"));
-        let mut words = words.to_vec();
-        if let (Some(mesh), true) = (mesh, ours) {
-            words.extend(["--mesh".to_string(), mesh.to_string()]);
-        }
-        Child {
-            words,
+        let child = Child {
+            words: words.to_vec(),
             ours,
             tried: false,
-            stray_mesh: mesh.filter(|_| !ours).map(str::to_string),
-        }
+            stray_mesh: None,
+        };
+        child.with(mesh)
     }
 
     fn ours(words: &[String], mesh: Option<&str>) -> Result<Child, Failure> {
@@ -85,15 +85,50 @@ impl Child {
             program.map_err(|_| Failure::running("the program's own path is no UTF-8, as launching it needs"))?;
         let mut all = vec![program];
         all.extend(words.iter().cloned());
-        if let Some(mesh) = mesh {
-            all.extend(["--mesh".to_string(), mesh.to_string()]);
-        }
-        Ok(Child {
+        let child = Child {
             words: all,
             ours: true,
             tried: false,
             stray_mesh: None,
-        })
+        };
+        child.with(mesh)
+    }
+
+    /// Passes the launcher's mesh on to a command that takes one.
+    fn with(mut self, mesh: Option<&str>) -> Result<Child, Failure> {
+        let Some(mesh) = mesh else { return Ok(self) };
+        if !self.ours {
+            self.stray_mesh = Some(mesh.to_string());
+            return Ok(self);
+        }
+        // Words that cannot be read stay as they are: what is wrong with them is told by `check`.
+        let Ok(matches) = cli::command().try_get_matches_from(&self.words) else {
+            return Ok(self);
+        };
+        let definition = cli::command();
+        let (mut command, mut definition) = (&matches, &definition);
+        while let Some((name, deeper)) = command.subcommand() {
+            // Whatever was read is defined.
+            let Some(found) = definition.find_subcommand(name) else {
+                break;
+            };
+            (command, definition) = (deeper, found);
+        }
+        if !definition.get_arguments().any(|argument| argument.get_id() == "mesh") {
+            self.stray_mesh = Some(mesh.to_string());
+            return Ok(self);
+        }
+        match command.try_get_one::<String>("mesh") {
+            Ok(Some(own)) if own == mesh => {}
+            Ok(Some(own)) => {
+                return Err(Failure::input(format!(
+                    "two meshes are given: --mesh {mesh} among the launcher's options, and --mesh {own} among those of the program; \
+                     give one of them"
+                )));
+            }
+            _ => self.words.extend(["--mesh".to_string(), mesh.to_string()]),
+        }
+        Ok(self)
     }
 
     /// Whether unisono's options and configuration are right, and fit the ranks: told here, it is told once. Gives the mesh
@@ -102,7 +137,7 @@ impl Child {
     /// # Errors
     /// Everything that is wrong with them. Help and wrong options end the process as they would without ranks.
     pub fn check(&self, job: &Job, starts: bool, context: &Context) -> Result<Option<Mesh>, Failure> {
-        if let Some(mesh) = &self.stray_mesh {
+        if let (Some(mesh), false) = (&self.stray_mesh, self.ours) {
             return Err(Failure::input(format!(
                 "--mesh {mesh} is for unisono's own commands: give your program's options behind its name"
             )));
@@ -113,14 +148,17 @@ impl Child {
         let Some(first) = job.ranks.first() else {
             return Ok(None);
         };
+        let mut unknown = BTreeSet::new();
         for (index, rank) in job.ranks.iter().enumerate() {
             // Most have the same as the one before.
             let is_new = index == 0 || job.ranks[index - 1].environment != rank.environment;
             if is_new {
                 let variables = of_rank(rank, job, context).variables;
                 variables::check(&variables, job.ranks.len(), &job.mpirun, is_here(rank))?;
+                unknown.extend(variables::unknown(&variables));
             }
         }
+        unknown.iter().for_each(|note| context.out.note(note));
         let words = std::iter::once("unisono".to_string()).chain(self.words[1..].iter().cloned());
         let parsed = cli::command()
             .try_get_matches_from(words)
@@ -129,7 +167,16 @@ impl Child {
         let args = match &cli.command {
             Command::Train(args) => args,
             Command::Run(_) => return Err(Failure::input("run starts no second run: name the program itself")),
-            command => return together(command, job.ranks.len()).map(|()| None),
+            command => {
+                together(command, job.ranks.len())?;
+                return match &self.stray_mesh {
+                    Some(mesh) => Err(Failure::input(format!(
+                        "--mesh {mesh}: `unisono {}` takes no mesh; leave it away",
+                        self.words[1..].join(" ")
+                    ))),
+                    None => Ok(None),
+                };
+            }
         };
         let quiet = Context {
             out: Out::new(Level::Error, true, false, false),
