@@ -5,6 +5,7 @@ use super::error::TransportError;
 use super::history::History;
 use super::line::Line;
 use super::link::{Doing, Failure, Settings};
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -14,6 +15,8 @@ use std::time::{Duration, Instant};
 pub(super) const LOOK: Duration = Duration::from_millis(100);
 /// How often a process says that it lives.
 const BEAT: Duration = Duration::from_secs(1);
+/// Bytes of what is noted down, at least: more than one is longer than another.
+const STATUS: usize = 512;
 /// A watcher that has not looked for this long was stopped itself, or had no core.
 const HELD_UP: Duration = Duration::from_secs(2);
 
@@ -169,8 +172,14 @@ impl Shared {
             doing.commands,
             doing.what
         );
-        // A reader may find half a line; it is for people, and comes again in a second.
-        let _ = std::fs::write(path, text);
+        // In one piece over what is there, so that a reader finds a whole one also where this process is killed meanwhile. It is for
+        // people: where it cannot be written they miss it.
+        let file = std::fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path);
+        let _ = file.and_then(|mut file| file.write_all(format!("{text:<STATUS$}").as_bytes()));
     }
 
     pub(super) fn stop(&self) {

@@ -87,15 +87,15 @@ impl End {
         end
     }
 
-    /// Where all ranks had ended and MPI's launcher was ended for that.
-    pub fn of_stuck(folder: &Folder) -> End {
+    /// Where all ranks had ended and MPI's launcher was ended for that; `has_error`: what one had said was shown.
+    pub fn of_stuck(folder: &Folder, has_error: bool) -> End {
         End {
             code: exit::FAILED,
             cause: None,
             gone: None,
             launcher: None,
             reasons: Vec::new(),
-            stuck: Some(folder.error().unwrap_or_default()),
+            stuck: (!has_error).then(|| folder.error().unwrap_or_default()),
         }
     }
 

@@ -109,6 +109,7 @@ pub fn run(
         deserted: job.is_here.then(Instant::now),
         looked: Instant::now(),
         is_stuck: false,
+        has_error: false,
     };
     let status = watch.wait(stops);
     if status.signal().is_some() {
@@ -116,7 +117,7 @@ pub fn run(
         folder.kill_ranks();
     }
     if watch.is_stuck {
-        return Ok(Ended::Badly(End::of_stuck(folder)));
+        return Ok(Ended::Badly(End::of_stuck(folder, watch.has_error)));
     }
     Ok(match (watch.stop, code(status)) {
         (Some(stop), _) => Ended::Stopped(stop.signal),
@@ -182,6 +183,8 @@ struct Watch<'a> {
     deserted: Option<Instant>,
     looked: Instant,
     is_stuck: bool,
+    /// Whether a line that was shown is the error of a rank.
+    has_error: bool,
 }
 
 impl Watch<'_> {
@@ -251,6 +254,7 @@ impl Watch<'_> {
             show(&[&line[shown..], b"\n"].concat());
             return;
         }
+        self.has_error |= line.starts_with(b"error: ");
         let lines = self.banners.line(&String::from_utf8_lossy(line));
         lines.iter().for_each(|line| show(format!("{line}\n").as_bytes()));
     }
