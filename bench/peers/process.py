@@ -73,6 +73,12 @@ def seconds_to_line(command, prefix, env=None, timeout=120.0):
                 return time.perf_counter() - start
     finally:
         limit.cancel()
+        # In order where it can be, so that MPI's launcher takes its shared memory with it.
+        process.terminate()
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            pass
         _end(process)
         process.stdout.close()
     return None
