@@ -106,11 +106,6 @@ impl Folder {
         std::fs::read_to_string(self.file(ERROR)).ok()
     }
 
-    /// Whether ranks of this host are there.
-    pub fn has_ranks(&self) -> bool {
-        !self.processes().is_empty()
-    }
-
     /// Kills what is left of the job on this host.
     pub fn kill_ranks(&self) {
         for pid in self.processes() {
@@ -120,7 +115,7 @@ impl Folder {
     }
 
     /// Processes of this host that have this folder in their environment: the ranks and what they have started.
-    fn processes(&self) -> Vec<Pid> {
+    pub fn processes(&self) -> Vec<Pid> {
         let variable = format!("{FOLDER}={}", self.path.display());
         let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());

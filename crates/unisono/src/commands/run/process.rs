@@ -2,7 +2,7 @@
 
 use super::banners::Banners;
 use super::end::End;
-use super::folder::Folder;
+use super::folder::{Folder, lives};
 use super::guard::Guard;
 use super::keyboard::Keyboard;
 use super::rank;
@@ -109,6 +109,7 @@ pub fn run(
         deserted: job.is_here.then(Instant::now),
         looked: Instant::now(),
         is_stuck: false,
+        known: Vec::new(),
         has_error: false,
     };
     let status = watch.wait(stops);
@@ -183,6 +184,8 @@ struct Watch<'a> {
     deserted: Option<Instant>,
     looked: Instant,
     is_stuck: bool,
+    /// Processes of the ranks, when they were last searched for.
+    known: Vec<Pid>,
     /// Whether a line that was shown is the error of a rank.
     has_error: bool,
 }
@@ -333,9 +336,13 @@ impl Watch<'_> {
             && self.looked.elapsed() > LOOK
         {
             self.looked = Instant::now();
-            match self.folder.has_ranks() {
-                true => self.deserted = Some(self.looked),
-                false => self.is_stuck |= since.elapsed() > DESERTED,
+            // As long as one of those that are known lives, the whole system need not be searched.
+            if !self.known.iter().any(|rank| lives(*rank)) {
+                self.known = self.folder.processes();
+            }
+            match self.known.is_empty() {
+                false => self.deserted = Some(self.looked),
+                true => self.is_stuck |= since.elapsed() > DESERTED,
             }
         }
     }

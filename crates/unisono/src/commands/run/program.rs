@@ -102,10 +102,10 @@ impl Child {
             return Ok(self);
         }
         // Words that cannot be read stay as they are: what is wrong with them is told by `check`.
-        let Ok(matches) = cli::command().try_get_matches_from(&self.words) else {
+        let definition = cli::command();
+        let Ok(matches) = definition.clone().try_get_matches_from(&self.words) else {
             return Ok(self);
         };
-        let definition = cli::command();
         let (mut command, mut definition) = (&matches, &definition);
         while let Some((name, deeper)) = command.subcommand() {
             // Whatever was read is defined.
