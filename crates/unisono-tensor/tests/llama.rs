@@ -4,7 +4,7 @@ mod common;
 
 use common::{Draw, MESHES, open, same_bits, transposed, values};
 use unisono_tensor::create::{Init, ParameterDim, ParameterSpec};
-use unisono_tensor::ops::attention::{AttentionSpec, KvCache};
+use unisono_tensor::ops::attention::{AttentionSpec, KvCache, Places};
 use unisono_tensor::ops::matmul::Activation;
 use unisono_tensor::{Dtype, Kind, MeshDevice, Result, Rows, Tensor};
 
@@ -416,10 +416,22 @@ fn cached_attention_of_separate_projections() -> Result<()> {
                 let cache = KvCache::new(&device, &spec, 2 / tp, 2 / dp, 16, dtype)?;
                 let mut at = 0;
                 let mut parts = Vec::new();
-                for piece in pieces {
+                for &piece in pieces {
                     let part = |t: &Tensor| t.slice(1, at..at + piece);
-                    let positions = device.batch_u32(&[at as u32; 2], &[2])?;
-                    parts.push(part(&q)?.cached_attention_qkv(&part(&k)?, &part(&v)?, &spec, &cache, &positions)?);
+                    let positions: Vec<u32> = (at..at + piece).map(|t| t as u32).collect();
+                    let positions = device.batch_u32(&positions.repeat(2), &[2, piece])?;
+                    let places = Places::all(&positions)?;
+                    parts.push(part(&q)?.cached_attention_qkv(&part(&k)?, &part(&v)?, &spec, &cache, &places)?);
+                    // The same tokens again, of which the last asks: the same last row.
+                    let last = q.slice(1, at + piece - 1..at + piece)?;
+                    let places = Places::last(&positions)?;
+                    let found = last.cached_attention_qkv(&part(&k)?, &part(&v)?, &spec, &cache, &places)?;
+                    let row = parts[parts.len() - 1].slice(1, piece - 1..piece)?;
+                    same_bits(
+                        &format!("{axes:?} {pieces:?}, the last"),
+                        &found.to_vec()?,
+                        &row.to_vec()?,
+                    );
                     at += piece;
                 }
                 let found = Tensor::concat(&parts.iter().collect::<Vec<_>>(), 1)?;
@@ -430,9 +442,14 @@ fn cached_attention_of_separate_projections() -> Result<()> {
     let device = open(&[]);
     let x = |heads: usize| device.zeros(&[2, tokens, heads * HEAD]);
     let cache = KvCache::new(&device, &spec, 3, 2, 16, Dtype::F32)?;
-    let message =
-        common::text(x(6)?.cached_attention_qkv(&x(2)?, &x(2)?, &spec, &cache, &device.tensor_u32(&[0, 0], &[2])?));
+    let positions = device.tensor_u32(&[0; 18], &[2, tokens])?;
+    let (k, v) = (x(2)?, x(2)?);
+    let attend =
+        |queries: &Tensor, places: &Places| common::text(queries.cached_attention_qkv(&k, &v, &spec, &cache, places));
+    let message = attend(&x(6)?, &Places::all(&positions)?);
     assert!(message.contains("2 groups of 4 elements on each device"), "{message}");
+    let message = attend(&x(6)?, &Places::last(&positions)?);
+    assert!(message.contains("each that asks has queries"), "{message}");
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use super::{Activation, ColumnParallelLinear, RowParallelLinear};
 use crate::Result;
 use crate::parameter::{Foreign, Parameters};
 use unisono_tensor::Tensor;
-use unisono_tensor::ops::attention::{AttentionSpec, KvCache};
+use unisono_tensor::ops::attention::{AttentionSpec, KvCache, Places};
 
 /// Causal self-attention with grouped queries; as many groups as heads is plain multi-head attention.
 ///
@@ -58,13 +58,14 @@ impl SelfAttention {
         self.project_out.forward(&fused.attention(&self.spec, mask)?)
     }
 
-    /// New tokens over what the cache holds and themselves.
+    /// Those of the new tokens [batch, tokens, width] that ask, [batch, asking, width], over what the cache holds and all new
+    /// ones.
     ///
     /// # Errors
     /// A shape that does not fit.
-    pub fn forward_cached(&self, x: &Tensor, cache: &KvCache, positions: &Tensor) -> Result<Tensor> {
+    pub fn forward_cached(&self, x: &Tensor, cache: &KvCache, at: &Places) -> Result<Tensor> {
         let fused = self.project_in.forward(x, Activation::None)?;
         self.project_out
-            .forward(&fused.cached_attention(&self.spec, cache, positions)?)
+            .forward(&fused.cached_attention(&self.spec, cache, at)?)
     }
 }

@@ -3,13 +3,13 @@
 //! Source: Radford et al., *Language models are unsupervised multitask learners* (2019); parameter names as in Hugging
 //! Face's `GPT2LMHeadModel`, without the leading `transformer.`.
 
-use super::{LanguageModel, Model, caches_of, first_positions};
+use super::{LanguageModel, Model, caches_of, places_of};
 use crate::Result;
 use crate::layers::{Activation, Embedding, LayerNorm, Mlp, SelfAttention, sinusoidal_positions};
 use crate::parameter::{Parameters, Regime, Table, whole};
 use std::cell::Cell;
 use std::rc::Rc;
-use unisono_tensor::ops::attention::{AttentionSpec, KvCache};
+use unisono_tensor::ops::attention::{AttentionSpec, KvCache, Places};
 use unisono_tensor::recompute::recompute;
 use unisono_tensor::{Dtype, MeshDevice, Tensor, TensorError};
 
@@ -77,8 +77,9 @@ impl Block {
             .dropout_add(&x, dropout, self.site + 1)
     }
 
-    fn forward_cached(&self, x: &Tensor, cache: &KvCache, first: &Tensor) -> Result<Tensor> {
-        let x = x.add(&self.attn.forward_cached(&self.ln_1.forward(x)?, cache, first)?)?;
+    fn forward_cached(&self, x: &Tensor, cache: &KvCache, at: &Places) -> Result<Tensor> {
+        let attended = self.attn.forward_cached(&self.ln_1.forward(x)?, cache, at)?;
+        let x = at.asking_of(x)?.add(&attended)?;
         x.add(&self.mlp.forward(&self.ln_2.forward(&x)?)?)
     }
 }
@@ -256,10 +257,14 @@ impl LanguageModel for Gpt {
     }
 
     fn forward_cached(&self, ids: &Tensor, caches: &[KvCache], positions: &Tensor) -> Result<Tensor> {
-        let first = first_positions(positions)?;
         let mut x = self.wte.forward(ids)?.add(&self.wpe.embedding(positions)?)?;
-        for (block, cache) in self.blocks.iter().zip(caches) {
-            x = block.forward_cached(&x, cache, &first)?;
+        for ((block, cache), at) in self
+            .blocks
+            .iter()
+            .zip(caches)
+            .zip(places_of(positions, self.blocks.len())?)
+        {
+            x = block.forward_cached(&x, cache, &at)?;
         }
         self.ln_f.forward(&x)
     }

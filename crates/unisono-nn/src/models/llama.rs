@@ -4,7 +4,7 @@
 //! 3, TinyLlama and SmolLM differ by configuration. Parameter names and layouts are those of Hugging Face's
 //! `LlamaForCausalLM`.
 
-use super::{LanguageModel, Model, caches_of, first_positions};
+use super::{LanguageModel, Model, caches_of, places_of};
 use crate::Result;
 use crate::adapters::Cut;
 use crate::layers::{Embedding, Projection, RmsNorm};
@@ -12,7 +12,7 @@ use crate::parameter::{Parameters, Regime, Table, whole};
 use crate::rope::Rope;
 use std::cell::Cell;
 use std::rc::Rc;
-use unisono_tensor::ops::attention::{AttentionSpec, KvCache};
+use unisono_tensor::ops::attention::{AttentionSpec, KvCache, Places};
 use unisono_tensor::recompute::recompute;
 use unisono_tensor::{Dtype, MeshDevice, Tensor, TensorError};
 
@@ -97,39 +97,38 @@ struct Pass {
     training: bool,
 }
 
-/// Where new tokens stand in their sequences, for all blocks.
-struct Places<'a> {
-    /// Of each token, [batch, tokens].
-    positions: &'a Tensor,
-    /// Of each sequence's first one.
-    first: Tensor,
-}
-
 impl Attention {
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        let (q, k, v) = self.project(x, pass, None)?;
+        let (q, k, v) = self.project((x, None), (x, None), pass)?;
         self.o_proj
             .forward(&q.attention_qkv(&k, &v, &self.spec)?, pass.training)
     }
 
-    fn forward_cached(&self, x: &Tensor, pass: &Pass, cache: &KvCache, at: &Places<'_>) -> Result<Tensor> {
-        let (q, k, v) = self.project(x, pass, Some(at.positions))?;
-        let y = q.cached_attention_qkv(&k, &v, &self.spec, cache, &at.first)?;
+    fn forward_cached(&self, x: &Tensor, pass: &Pass, cache: &KvCache, at: &Places) -> Result<Tensor> {
+        let asking = at.asking_of(x)?;
+        let (q, k, v) = self.project((&asking, Some(&at.asking)), (x, Some(&at.all)), pass)?;
+        let y = q.cached_attention_qkv(&k, &v, &self.spec, cache, at)?;
         self.o_proj.forward(&y, pass.training)
     }
 
-    /// Queries and keys, normed and rotated, and values.
-    fn project(&self, x: &Tensor, pass: &Pass, positions: Option<&Tensor>) -> Result<(Tensor, Tensor, Tensor)> {
+    /// Queries of the tokens that ask and keys of all, normed and rotated, and values; of both the features and, where they are
+    /// not 0, 1, 2, …, the positions are given.
+    fn project(
+        &self,
+        (asking, asking_at): (&Tensor, Option<&Tensor>),
+        (x, at): (&Tensor, Option<&Tensor>),
+        pass: &Pass,
+    ) -> Result<(Tensor, Tensor, Tensor)> {
         let (d, training) = (self.spec.head_dim, pass.training);
-        let mut q = self.q_proj.forward(x, training)?;
+        let mut q = self.q_proj.forward(asking, training)?;
         let mut k = self.k_proj.forward(x, training)?;
         let v = self.v_proj.forward(x, training)?;
         if let Some((q_norm, k_norm)) = &self.qk_norm {
             q = q.head_norm(d, q_norm, self.eps)?;
             k = k.head_norm(d, k_norm, self.eps)?;
         }
-        let rotate = |x: &Tensor| x.rope(d, &pass.frequencies, positions);
-        Ok((rotate(&q)?, rotate(&k)?, v))
+        let rotate = |x: &Tensor, at| x.rope(d, &pass.frequencies, at);
+        Ok((rotate(&q, asking_at)?, rotate(&k, at)?, v))
     }
 }
 
@@ -152,9 +151,10 @@ impl Block {
             .dropout_add(&x, pass.dropout, self.site + 1)
     }
 
-    fn forward_cached(&self, x: &Tensor, pass: &Pass, cache: &KvCache, at: &Places<'_>) -> Result<Tensor> {
+    fn forward_cached(&self, x: &Tensor, pass: &Pass, cache: &KvCache, at: &Places) -> Result<Tensor> {
         let normed = self.input_layernorm.forward(x)?;
-        let x = x.add(&self.self_attn.forward_cached(&normed, pass, cache, at)?)?;
+        let attended = self.self_attn.forward_cached(&normed, pass, cache, at)?;
+        let x = at.asking_of(x)?.add(&attended)?;
         x.add(
             &self
                 .mlp
@@ -350,12 +350,13 @@ impl LanguageModel for Llama {
 
     fn forward_cached(&self, ids: &Tensor, caches: &[KvCache], positions: &Tensor) -> Result<Tensor> {
         let pass = self.pass();
-        let at = Places {
-            positions,
-            first: first_positions(positions)?,
-        };
         let mut x = self.embed_tokens.forward(ids)?;
-        for (block, cache) in self.blocks.iter().zip(caches) {
+        for ((block, cache), at) in self
+            .blocks
+            .iter()
+            .zip(caches)
+            .zip(places_of(positions, self.blocks.len())?)
+        {
             x = block.forward_cached(&x, &pass, cache, &at)?;
         }
         self.norm.forward(&x)

@@ -6,7 +6,8 @@ pub mod regression;
 
 use crate::Result;
 use crate::parameter::{Parameter, Table};
-use unisono_tensor::ops::attention::{AttentionSpec, KvCache};
+use std::rc::Rc;
+use unisono_tensor::ops::attention::{AttentionSpec, KvCache, Places};
 use unisono_tensor::{Dtype, MeshDevice, Tensor};
 
 pub use gpt::{Gpt, GptConfig, Positions};
@@ -56,8 +57,9 @@ pub trait LanguageModel: Model {
     /// More tokens than the model has positions.
     fn forward(&self, ids: &Tensor) -> Result<Tensor>;
 
-    /// Features [batch, tokens, width] of new tokens whose `positions` [batch, tokens] say where they stand in their
-    /// sequences: each sequence's follow each other, and the caches hold all tokens before them. No gradients flow through.
+    /// Features [batch, 1, width] of each sequence's last token, behind the last norm, as new tokens `ids` [batch, tokens] go
+    /// through the model. `positions` [batch, tokens] say where they stand in their sequences: each sequence's follow each
+    /// other, and the caches hold all tokens before them. No gradients flow through.
     ///
     /// # Errors
     /// A shape that does not fit.
@@ -76,12 +78,11 @@ pub trait LanguageModel: Model {
     fn logits(&self, features: &Tensor) -> Result<Tensor>;
 }
 
-/// The position of each sequence's first token, `[batch, 1]` of [batch, tokens].
-fn first_positions(positions: &Tensor) -> Result<Tensor> {
-    match positions.local_shape() {
-        [_, 1] => Ok(positions.clone()),
-        _ => positions.slice(1, 0..1),
-    }
+/// For each of `blocks` blocks which of the tokens at `positions` [batch, tokens] ask: all, and behind the last block, whose
+/// other features nobody would read, each sequence's last one.
+fn places_of(positions: &Tensor, blocks: usize) -> Result<impl Iterator<Item = Rc<Places>>> {
+    let (all, last) = (Rc::new(Places::all(positions)?), Rc::new(Places::last(positions)?));
+    Ok((1..=blocks).map(move |block| if block < blocks { all.clone() } else { last.clone() }))
 }
 
 /// A cache for each of `blocks` blocks, with a device's share of the groups of `spec`; see [`LanguageModel::caches`].

@@ -1,6 +1,6 @@
 //! Attention over fused or separate queries, keys and values.
 
-pub use super::kv_cache::KvCache;
+pub use super::kv_cache::{KvCache, Places};
 use crate::Result;
 use crate::error::TensorError;
 use crate::ops::shape::uncut;

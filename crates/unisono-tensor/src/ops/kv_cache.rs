@@ -18,36 +18,116 @@ pub struct KvCache {
     capacity: usize,
 }
 
+/// Where new tokens stand in their sequences, and which of them ask: all, or each sequence's last one, after which alone a
+/// prompt's logits are wanted. Those that do not ask still give their keys and values.
+pub struct Places {
+    /// Positions of all new tokens, [batch, tokens]: each sequence's follow each other.
+    pub all: Tensor,
+    /// Of those that ask, [batch, 1] or `all`.
+    pub asking: Tensor,
+    /// Of each sequence's first one, [batch, 1]: so many tokens are in the cache.
+    first: Tensor,
+    /// Of the first that asks.
+    first_asking: Tensor,
+}
+
+impl Places {
+    /// All tokens ask, which stand at `positions` [batch, tokens].
+    ///
+    /// # Errors
+    /// No tokens, another shape, or too little memory.
+    pub fn all(positions: &Tensor) -> Result<Places> {
+        let first = column(positions, |_| 0)?;
+        Ok(Places {
+            all: positions.clone(),
+            asking: positions.clone(),
+            first_asking: first.clone(),
+            first,
+        })
+    }
+
+    /// Each sequence's last token asks.
+    ///
+    /// # Errors
+    /// As [`Places::all`].
+    pub fn last(positions: &Tensor) -> Result<Places> {
+        let last = column(positions, |tokens| tokens - 1)?;
+        Ok(Places {
+            all: positions.clone(),
+            asking: last.clone(),
+            first: column(positions, |_| 0)?,
+            first_asking: last,
+        })
+    }
+
+    /// Of features [batch, tokens, width] those of the tokens that ask.
+    ///
+    /// # Errors
+    /// Fewer tokens than ask, or too little memory.
+    pub fn asking_of(&self, x: &Tensor) -> Result<Tensor> {
+        let asking = self.asking.local_shape()[1];
+        match *x.local_shape() {
+            [_, tokens, _] if tokens == asking => Ok(x.clone()),
+            [_, tokens, _] if tokens > asking => x.slice(1, tokens - asking..tokens),
+            _ => Err(TensorError::Shape {
+                op: "features",
+                found: format!("{:?}, of which {asking} tokens ask", x.shape()),
+                rule: "[batch, tokens, width], of all new tokens".into(),
+            }),
+        }
+    }
+}
+
+/// One column of positions [batch, tokens]: of how many tokens, `of` is told.
+fn column(positions: &Tensor, of: fn(usize) -> usize) -> Result<Tensor> {
+    match *positions.local_shape() {
+        [_, 1] => Ok(positions.clone()),
+        [_, tokens] if tokens > 1 => positions.slice(1, of(tokens)..of(tokens) + 1),
+        _ => Err(TensorError::Shape {
+            op: "positions",
+            found: format!("{:?}", positions.shape()),
+            rule: "[batch, tokens], of at least one token".into(),
+        }),
+    }
+}
+
 impl Tensor {
-    /// Attention of new tokens over themselves and what `cache` holds; their keys and values are appended to it.
-    /// `positions` `[batch]` says how many tokens each sequence has in the cache. Gradients do not flow through.
+    /// Attention of the new tokens that ask over themselves and what `cache` holds; the keys and values of all new ones are
+    /// appended to it. Gradients do not flow through.
     ///
     /// # Errors
     /// Shapes that do not fit.
-    pub fn cached_attention(&self, spec: &AttentionSpec, cache: &KvCache, positions: &Tensor) -> Result<Tensor> {
+    pub fn cached_attention(&self, spec: &AttentionSpec, cache: &KvCache, at: &Places) -> Result<Tensor> {
         let op = "cached_attention";
         let (batch, tokens, fused) = fused_shape(op, self, spec)?;
         let width = fused.groups * fused.heads_per_group * fused.head_dim;
+        let asking = at.asking.local_shape()[1];
+        let mut result = narrowed(self, width);
+        result.local[1] = asking;
+        let mut q = fused.queries(self.buffer(), tokens);
+        let skipped = tokens.saturating_sub(asking) * q.layout.token;
+        q.buffer = q.buffer.part(skipped, q.buffer.len - skipped);
         let new = New {
+            tokens,
             shape: Shape {
                 batch,
                 groups: fused.groups,
                 heads_per_group: fused.heads_per_group,
                 head_dim: fused.head_dim,
-                queries: tokens,
+                queries: asking,
                 keys: cache.capacity,
                 causal: true,
                 scale: spec.scale(),
             },
-            q: fused.queries(self.buffer(), tokens),
+            q,
             k: fused.keys(self.buffer(), tokens),
             v: fused.values(self.buffer(), tokens),
-            out_layout: output_layout(&fused, tokens),
+            out_layout: output_layout(&fused, asking),
         };
-        cache.attend(op, self, new, narrowed(self, width), positions)
+        cache.attend(op, self, new, result, at)
     }
 
-    /// As [`Tensor::cached_attention`], from separate queries [batch, tokens, heads · d], keys and values
+    /// As [`Tensor::cached_attention`], from separate queries [batch, asking, heads · d], keys and values
     /// [batch, tokens, groups · d]. Keys go into the cache as they are given: where positions are rotated into them, that was
     /// done before.
     ///
@@ -59,19 +139,13 @@ impl Tensor {
         values: &Tensor,
         spec: &AttentionSpec,
         cache: &KvCache,
-        positions: &Tensor,
+        at: &Places,
     ) -> Result<Tensor> {
         let op = "cached_attention";
         let heads = Separate::of(op, [self, keys, values], spec)?;
-        if heads.shape.keys != heads.shape.queries {
-            return Err(TensorError::Shape {
-                op,
-                found: format!("queries {:?} and keys {:?}", self.shape(), keys.shape()),
-                rule: "each new token has queries and a key".into(),
-            });
-        }
         let q = heads.queries(self.buffer());
         let new = New {
+            tokens: heads.shape.keys,
             shape: Shape {
                 keys: cache.capacity,
                 causal: true,
@@ -82,12 +156,15 @@ impl Tensor {
             v: heads.keys(values.buffer()),
             out_layout: q.layout,
         };
-        cache.attend(op, self, new, self.meta().clone(), positions)
+        cache.attend(op, self, new, self.meta().clone(), at)
     }
 }
 
 /// The heads of new tokens.
 struct New {
+    /// Tokens of a sequence.
+    tokens: usize,
+    /// Of the attention: its queries are those of the tokens that ask.
     shape: Shape,
     q: Heads,
     k: Heads,
@@ -97,11 +174,11 @@ struct New {
 }
 
 impl KvCache {
-    /// Appends the keys and values of new tokens and lets their queries see all that is there.
-    fn attend(&self, op: &'static str, x: &Tensor, new: New, result: Meta, positions: &Tensor) -> Result<Tensor> {
-        super::same_device(op, x, positions)?;
+    /// Appends the keys and values of new tokens and lets the queries of those that ask see all that is there.
+    fn attend(&self, op: &'static str, x: &Tensor, new: New, result: Meta, at: &Places) -> Result<Tensor> {
+        super::same_device(op, x, &at.all)?;
         super::same_device(op, x, &self.keys)?;
-        positions.expect_dtype(op, Dtype::U32)?;
+        at.all.expect_dtype(op, Dtype::U32)?;
         let Shape {
             batch,
             groups,
@@ -109,15 +186,18 @@ impl KvCache {
             queries,
             ..
         } = new.shape;
-        if positions.meta().len() != batch || self.keys.local_shape()[0] != batch {
+        let (all, asking) = (at.all.local_shape(), at.asking.local_shape());
+        if all != [batch, new.tokens] || asking != [batch, queries] || self.keys.local_shape()[0] != batch {
             return Err(TensorError::Shape {
                 op,
                 found: format!(
-                    "{batch} sequences, {} positions, a cache for {}",
-                    positions.meta().len(),
+                    "{batch} sequences of {} new tokens, {queries} of them with queries; positions {all:?}, {asking:?} of them \
+                     ask; a cache for {} sequences",
+                    new.tokens,
                     self.keys.local_shape()[0]
                 ),
-                rule: "there must be as many of each".into(),
+                rule: "each new token has a position, each that asks has queries, each sequence its part of the cache"
+                    .into(),
             });
         }
         if self.keys.local_shape()[1] != groups || self.keys.local_shape()[3] != head_dim {
@@ -138,8 +218,8 @@ impl KvCache {
             v: new.v,
             groups,
             head_dim,
-            tokens: queries,
-            positions: positions.buffer(),
+            tokens: new.tokens,
+            positions: at.first.buffer(),
             capacity: self.capacity,
             keys: self.keys.buffer(),
             values: self.values.buffer(),
@@ -160,7 +240,7 @@ impl KvCache {
             q: new.q,
             k: cached(self.keys.buffer()),
             v: cached(self.values.buffer()),
-            first_query: Some(positions.buffer()),
+            first_query: Some(at.first_asking.buffer()),
             mask: None,
             mask_batch: 0,
             out: Heads {

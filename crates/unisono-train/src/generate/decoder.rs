@@ -33,10 +33,12 @@ pub struct Decoder<'a> {
 #[derive(Debug)]
 #[must_use]
 pub struct Logits {
-    /// Data-parallel position by position, rows of its slots.
+    /// Some rows each.
     pending: Vec<Pending>,
-    /// Sequences.
-    sequences: usize,
+    /// Of each row to come, which of those and which row of it.
+    rows: Vec<(usize, usize)>,
+    /// Elements of a row.
+    width: usize,
 }
 
 impl Logits {
@@ -45,17 +47,15 @@ impl Logits {
     /// # Errors
     /// A failed command.
     pub fn wait(self) -> Result<Vec<f32>> {
-        let mut parts = self
-            .pending
-            .into_iter()
-            .map(Pending::wait)
-            .collect::<std::result::Result<Vec<_>, _>>()?;
-        if parts.len() == 1 {
+        let waited = self.pending.into_iter().map(Pending::wait);
+        let mut parts = waited.collect::<std::result::Result<Vec<_>, _>>()?;
+        if let ([_], [(0, 0)]) = (&parts[..], &self.rows[..]) {
             return Ok(parts.swap_remove(0));
         }
-        let replicas = parts.len();
-        let row = parts[0].len() / self.sequences.div_ceil(replicas);
-        let rows = (0..self.sequences).map(|index| &parts[index % replicas][index / replicas * row..][..row]);
+        let rows = self
+            .rows
+            .iter()
+            .map(|(part, row)| &parts[*part][row * self.width..][..self.width]);
         Ok(rows.collect::<Vec<_>>().concat())
     }
 }
@@ -140,12 +140,13 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Appends tokens to sequences, each an index and its tokens, at most `chunk` of a sequence in one pass. Sequences in the
-    /// same slot of different data-parallel positions go through the model together.
+    /// Appends tokens to sequences, each an index and its tokens, at most `chunk` of a sequence in one pass. The values to come
+    /// are the logits after the last token of each, a row a part; the host does not wait. Sequences in the same slot of different
+    /// data-parallel positions go through the model together.
     ///
     /// # Errors
-    /// A sequence that there is not or that is named twice, more tokens than there is room for, or a failed command.
-    pub fn extend(&mut self, parts: &[(usize, &[u32])], chunk: usize) -> Result<()> {
+    /// No tokens, a sequence that there is not or that is named twice, more tokens than there is room for, or a failed command.
+    pub fn extend(&mut self, parts: &[(usize, &[u32])], chunk: usize) -> Result<Logits> {
         for (place, (index, ids)) in parts.iter().enumerate() {
             self.room(*index, ids.len())?;
             if parts[..place].iter().any(|(other, _)| other == index) {
@@ -155,47 +156,53 @@ impl<'a> Decoder<'a> {
                 });
             }
         }
+        if parts.is_empty() || parts.iter().any(|(_, ids)| ids.is_empty()) {
+            return Err(no_tokens());
+        }
         let replicas = self.replicas.len();
         let mut slots: Vec<usize> = parts.iter().map(|(index, _)| index / replicas).collect();
         slots.sort_unstable();
         slots.dedup();
+        // Features of passes with which sequences end, and of each part in which of them and at which position it does.
+        let mut ends = Vec::new();
+        let mut rows = vec![(0, 0); parts.len()];
         for slot in slots {
             let mut rest: Vec<&[u32]> = vec![&[]; replicas];
             for (index, ids) in parts.iter().filter(|(index, _)| index / replicas == slot) {
                 rest[index % replicas] = ids;
             }
-            while rest.iter().any(|ids| !ids.is_empty()) {
-                let cut = |ids: &&'_ [u32]| ids.len().min(chunk.max(1));
-                let now: Vec<&[u32]> = rest.iter().map(|ids| &ids[..cut(ids)]).collect();
-                self.pass(slot, &now)?;
-                for (rest, now) in rest.iter_mut().zip(now) {
+            // No pass goes beyond the end of a sequence, as only each one's last features come out of it.
+            while let Some(shortest) = rest.iter().map(|ids| ids.len()).filter(|len| *len > 0).min() {
+                let tokens = shortest.min(chunk.max(1));
+                let now: Vec<&[u32]> = rest.iter().map(|ids| &ids[..tokens.min(ids.len())]).collect();
+                let features = self.pass(slot, &now, tokens)?;
+                for (rest, now) in rest.iter_mut().zip(&now) {
                     *rest = &rest[now.len()..];
                 }
+                let ended = |replica: usize| !now[replica].is_empty() && rest[replica].is_empty();
+                if !(0..replicas).any(ended) {
+                    continue;
+                }
+                for ((index, _), row) in parts.iter().zip(&mut rows) {
+                    let replica = index % replicas;
+                    if index / replicas == slot && ended(replica) {
+                        *row = (replica, ends.len());
+                    }
+                }
+                ends.push(features);
             }
         }
-        Ok(())
+        // One product for all of them: the head's weights are read once.
+        let features = Tensor::concat(&ends.iter().collect::<Vec<_>>(), 1)?;
+        self.logits(&features, rows)
     }
 
-    /// Appends tokens to sequence `index`, at most `chunk` of them in one pass. The values to come are the logits after the
-    /// last, one an entry of the vocabulary and then padding; the host does not wait.
+    /// Appends tokens to sequence `index`, as [`Decoder::extend`].
     ///
     /// # Errors
-    /// No tokens, more than there is room for, or a failed command.
+    /// As that.
     pub fn append(&mut self, index: usize, ids: &[u32], chunk: usize) -> Result<Logits> {
-        self.room(index, ids.len())?;
-        let Some((last, before)) = ids.split_last() else {
-            return Err(no_tokens());
-        };
-        self.extend(&[(index, before)], chunk)?;
-        let replicas = self.replicas.len();
-        let mut now: Vec<&[u32]> = vec![&[]; replicas];
-        now[index % replicas] = std::slice::from_ref(last);
-        let features = self.pass(index / replicas, &now)?;
-        let logits = self.logits(&features)?;
-        Ok(Logits {
-            pending: vec![self.read(&logits, index % replicas)?],
-            sequences: 1,
-        })
+        self.extend(&[(index, ids)], chunk)
     }
 
     /// Appends one token to each of the first sequences, `None` for one that is to stay as it is. The values to come are the
@@ -226,28 +233,16 @@ impl<'a> Decoder<'a> {
         for (len, _) in self.lengths.iter_mut().zip(ids).filter(|(_, id)| id.is_some()) {
             *len += 1;
         }
-        let logits = self.logits(&features)?;
-        let read = |replica| self.read(&logits, replica);
-        Ok(Logits {
-            pending: (0..replicas.min(ids.len())).map(read).collect::<Result<_>>()?,
-            sequences: ids.len(),
-        })
+        let rows = (0..ids.len()).map(|index| (index % replicas, index / replicas));
+        self.logits(&features, rows.collect())
     }
 
-    /// Waits until all tokens so far are in the caches.
-    ///
-    /// # Errors
-    /// A failed command.
-    pub fn sync(&self) -> Result<()> {
-        Ok(self.device.runtime().sync()?)
-    }
-
-    /// Appends tokens to the sequences in `slot`, `now` having those of each data-parallel position, and gives their features.
-    fn pass(&mut self, slot: usize, now: &[&[u32]]) -> Result<Tensor> {
+    /// Appends `tokens` tokens each to the sequences in `slot`, `now` having those of each data-parallel position or none for one
+    /// that stays as it is, and gives the features of the last ones.
+    fn pass(&mut self, slot: usize, now: &[&[u32]], tokens: usize) -> Result<Tensor> {
         let replicas = self.replicas.len();
-        let tokens = now.iter().map(|ids| ids.len()).max().unwrap_or(0);
         let mut padded = vec![0; replicas * tokens];
-        for (row, ids) in padded.chunks_mut(tokens.max(1)).zip(now) {
+        for (row, ids) in padded.chunks_mut(tokens).zip(now) {
             row[..ids.len()].copy_from_slice(ids);
         }
         let first = self.lengths[slot * replicas..][..replicas].to_vec();
@@ -260,7 +255,7 @@ impl<'a> Decoder<'a> {
         Ok(features)
     }
 
-    /// Features of `tokens` new tokens of each sequence in some slots, data-parallel position by position; `first` says where
+    /// Features of the last of `tokens` new tokens of each sequence in some slots, data-parallel position by position; `first` says where
     /// each sequence's begin.
     fn forward(&self, slots: std::ops::Range<usize>, ids: &[u32], first: &[usize], tokens: usize) -> Result<Tensor> {
         let last = self.model.max_sequence_length() - 1;
@@ -281,16 +276,28 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// Logits after one token of each sequence, whole on each device of its data-parallel position.
-    fn logits(&self, features: &Tensor) -> Result<Tensor> {
-        self.device
-            .no_grad(|| self.model.logits(features)?.all_gather("tp", 2, true))
-    }
-
-    /// Asks for the logits of a data-parallel position.
-    fn read(&self, logits: &Tensor, replica: usize) -> Result<Pending> {
-        let device = self.replicas[replica];
-        Ok(self.device.runtime().read_later(logits.buffer(), device)?)
+    /// Asks for the logits of features [slots, 1, width] or [1, ends, width] of each data-parallel position, whole on each of its
+    /// devices; `rows` says of each row wanted its position, and which of that position's it is.
+    fn logits(&self, features: &Tensor, mut rows: Vec<(usize, usize)>) -> Result<Logits> {
+        let logits = self
+            .device
+            .no_grad(|| self.model.logits(features)?.all_gather("tp", 2, true))?;
+        let mut read: Vec<usize> = rows.iter().map(|(replica, _)| *replica).collect();
+        read.sort_unstable();
+        read.dedup();
+        for (replica, _) in &mut rows {
+            *replica = read.partition_point(|other| other < replica);
+        }
+        let later = |replica: &usize| {
+            self.device
+                .runtime()
+                .read_later(logits.buffer(), self.replicas[*replica])
+        };
+        Ok(Logits {
+            pending: read.iter().map(later).collect::<std::result::Result<_, _>>()?,
+            rows,
+            width: logits.local_shape()[2],
+        })
     }
 
     /// Takes memory for sequences of `tokens` tokens: twice as much as before, but never more than can be asked for.

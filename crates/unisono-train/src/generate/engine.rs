@@ -151,7 +151,10 @@ impl<'e, 'm> Engine<'e, 'm> {
     pub(super) fn run(mut self) -> Result<(Vec<Output>, Work), GenerateError> {
         loop {
             self.close_gaps()?;
-            self.admit()?;
+            // A request that its prompt's first token ends makes room for another.
+            while !self.ended && !self.waiting.is_empty() && self.lanes.iter().any(Option::is_none) {
+                self.admit()?;
+            }
             let Some(last) = self.lanes.iter().rposition(Option::is_some).filter(|_| !self.ended) else {
                 return Ok((self.outputs, self.work));
             };
@@ -161,9 +164,10 @@ impl<'e, 'm> Engine<'e, 'm> {
             let logits = self.decoder.step(&tokens)?.wait()?;
             let row = logits.len() / tokens.len();
             for (lane, logits) in logits.chunks(row).enumerate() {
+                self.work.later_tokens += usize::from(self.lanes[lane].is_some() && !self.ended);
                 self.advance(lane, logits)?;
             }
-            self.work.new_seconds += start.elapsed().as_secs_f64();
+            self.work.later_seconds += start.elapsed().as_secs_f64();
         }
     }
 
@@ -193,7 +197,8 @@ impl<'e, 'm> Engine<'e, 'm> {
         }
     }
 
-    /// Free lanes take the requests that wait; their prompts, all but the last token, go through the model.
+    /// Free lanes take the requests that wait; their prompts go through the model, and each gets its first token. A single token
+    /// goes with the next step of all lanes instead.
     fn admit(&mut self) -> Result<(), GenerateError> {
         let start = Instant::now();
         let mut begun = Vec::new();
@@ -213,24 +218,26 @@ impl<'e, 'm> Engine<'e, 'm> {
                 break;
             };
             let ids = &wanted.prompt_ids;
-            let (last, before) = ids.split_at(ids.len() - 1);
-            let (before, last) = (last, before[0]);
+            let new = &ids[self.decoder.lengths()[lane]..];
             self.lanes[lane] = Some(Sequence {
                 request,
                 sampler: Sampler::new(wanted.sampling, self.limits.vocabulary, ids),
                 logprobs: wanted.logprobs.map(Logprobs::new),
-                last,
+                last: new[0],
                 begun: start,
             });
-            let have = self.decoder.lengths()[lane];
-            begun.push((lane, &before[have..]));
+            if new.len() > 1 {
+                begun.push((lane, new));
+            }
         }
-        self.decoder.extend(&begun, self.chunk)?;
-        let tokens: usize = begun.iter().map(|(_, ids)| ids.len()).sum();
-        if tokens > 0 {
-            self.decoder.sync()?;
-            self.work.prompt_tokens += tokens;
-            self.work.prompt_seconds += start.elapsed().as_secs_f64();
+        if begun.is_empty() {
+            return Ok(());
+        }
+        let logits = self.decoder.extend(&begun, self.chunk)?.wait()?;
+        self.work.prompt_tokens += begun.iter().map(|(_, ids)| ids.len()).sum::<usize>();
+        self.work.prompt_seconds += start.elapsed().as_secs_f64();
+        for ((lane, _), logits) in begun.iter().zip(logits.chunks(logits.len() / begun.len())) {
+            self.advance(*lane, logits)?;
         }
         Ok(())
     }

@@ -146,14 +146,16 @@ pub enum Event<'a> {
 /// What a call did, and how long it took.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Work {
-    /// Tokens of prompts that went through the model before the first new token.
+    /// Tokens of prompts, each of which gives its request's first new token. (Single tokens go with the steps of other requests.)
     pub prompt_tokens: usize,
-    /// Seconds of that, waits for other requests included.
+    /// Seconds of that.
     pub prompt_seconds: f64,
     /// New tokens.
     pub new_tokens: usize,
-    /// Seconds of that, of all sequences together.
-    pub new_seconds: f64,
+    /// Those of them that steps gave, a token of each sequence at a time.
+    pub later_tokens: usize,
+    /// Seconds of those, of all sequences together.
+    pub later_seconds: f64,
 }
 
 impl Work {
@@ -162,7 +164,8 @@ impl Work {
         self.prompt_tokens += other.prompt_tokens;
         self.prompt_seconds += other.prompt_seconds;
         self.new_tokens += other.new_tokens;
-        self.new_seconds += other.new_seconds;
+        self.later_tokens += other.later_tokens;
+        self.later_seconds += other.later_seconds;
     }
 
     /// Tokens of prompts a second.
@@ -170,9 +173,9 @@ impl Work {
         self.prompt_tokens as f64 / self.prompt_seconds.max(1e-9)
     }
 
-    /// New tokens a second, of all sequences together.
-    pub fn new_rate(&self) -> f64 {
-        self.new_tokens as f64 / self.new_seconds.max(1e-9)
+    /// New tokens of steps a second, of all sequences together.
+    pub fn later_rate(&self) -> f64 {
+        self.later_tokens as f64 / self.later_seconds.max(1e-9)
     }
 }
 

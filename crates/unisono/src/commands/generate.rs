@@ -74,12 +74,15 @@ pub fn tell_rates(work: &Work, sequences: usize, context: &Context) {
             1 => String::new(),
             n => format!(" over {n} prompts"),
         };
-        parts.push(format!(
-            "{} new tokens{each} in {:.2} s, {:.1} tokens/s",
-            work.new_tokens,
-            work.new_seconds,
-            work.new_rate()
-        ));
+        parts.push(match work.later_tokens {
+            0 => format!("{} new tokens{each}", work.new_tokens),
+            later => format!(
+                "{} new tokens{each}, {later} of them behind the prompts' in {:.2} s, {:.1} tokens/s",
+                work.new_tokens,
+                work.later_seconds,
+                work.later_rate()
+            ),
+        });
     }
     if !parts.is_empty() {
         context.out.note(parts.join("; "));
