@@ -301,9 +301,11 @@ impl<K: Kernel, A: Arithmetic<K>> Run<'_, K, A> {
                 prefetch_rows::<K>(micro.below.wrapping_sub(level_below * level), K::NR, rows, vectors);
             }
             if last && !direct {
-                for r in 0..rows {
-                    K::prefetch(g.c_address(c + r * g.c_row));
-                    K::prefetch(g.c_address(c + r * g.c_row + cols - 1));
+                let (mut row, size) = g.c_address(c);
+                for _ in 0..rows {
+                    K::prefetch(row);
+                    K::prefetch(row.wrapping_add((cols - 1) * size));
+                    row = row.wrapping_add(g.c_row * size);
                 }
             } else {
                 prefetch_rows::<K>(dst, dst_stride, rows, vectors);

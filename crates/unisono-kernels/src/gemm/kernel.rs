@@ -106,21 +106,15 @@ impl Job {
         }
     }
 
-    /// Four steps of four outputs, word by word: integer moves leave the vector units alone.
+    /// Four steps of four outputs.
     #[inline(always)]
     unsafe fn transpose<K: Kernel>(&mut self, width: usize, group: &mut usize) {
-        let mut src = self.src;
+        // SAFETY: the caller's promise.
+        unsafe { transpose_fours(self.src, self.stride, self.dst, width) };
         for o in 0..4 {
-            for p in 0..4 {
-                // SAFETY: the caller's promise.
-                unsafe {
-                    let word = src.wrapping_add(p * 4).cast::<u32>().read_unaligned();
-                    *self.dst.wrapping_add(p * width + o).cast::<u32>() = word;
-                }
-            }
-            K::prefetch(src.wrapping_offset(self.ahead));
-            src = src.wrapping_add(self.stride);
+            K::prefetch(self.src.wrapping_add(o * self.stride).wrapping_offset(self.ahead));
         }
+        let src = self.src.wrapping_add(4 * self.stride);
         *group += 4;
         if *group < width {
             self.src = src;
@@ -130,6 +124,43 @@ impl Job {
             self.src = src.wrapping_sub(width * self.stride).wrapping_add(4 * 4);
             self.dst = self.dst.wrapping_add(3 * width + 4);
             *group = 0;
+        }
+    }
+}
+
+/// `dst[p * width + o] = src[o * stride + 4 * p]`, words at these bytes, for `o` and `p` below 4. In four stores: it is these
+/// that hold the multiply-adds beside them up.
+///
+/// # Safety
+/// `src` and `dst` are valid for that.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn transpose_fours(src: *const u8, stride: usize, dst: *mut f32, width: usize) {
+    use std::arch::x86_64::*;
+    // SAFETY: the caller's promise; every x86-64 CPU has SSE2.
+    unsafe {
+        let [a, b, c, d] = [0, 1, 2, 3].map(|o| _mm_loadu_si128(src.wrapping_add(o * stride).cast()));
+        let (ab, cd) = (_mm_unpacklo_epi32(a, b), _mm_unpacklo_epi32(c, d));
+        let store = |p: usize, x| _mm_storeu_si128(dst.wrapping_add(p * width).cast(), x);
+        store(0, _mm_unpacklo_epi64(ab, cd));
+        store(1, _mm_unpackhi_epi64(ab, cd));
+        let (ab, cd) = (_mm_unpackhi_epi32(a, b), _mm_unpackhi_epi32(c, d));
+        store(2, _mm_unpacklo_epi64(ab, cd));
+        store(3, _mm_unpackhi_epi64(ab, cd));
+    }
+}
+
+/// The same, word by word.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+unsafe fn transpose_fours(src: *const u8, stride: usize, dst: *mut f32, width: usize) {
+    for p in 0..4 {
+        for o in 0..4 {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let word = src.wrapping_add(o * stride + 4 * p).cast::<u32>().read_unaligned();
+                *dst.wrapping_add(p * width + o).cast::<u32>() = word;
+            }
         }
     }
 }
@@ -324,20 +355,35 @@ unsafe fn body<K: Kernel, A: Arithmetic<K>, const R: usize, const V: usize>(s: K
             (job, later.count) = (later, 0);
         }
         let mut group = 0;
-        let last = t.merges.len() - 1;
-        for (i, merges) in t.merges.iter().enumerate() {
-            let mut acc = [[s.zero(); V]; R];
-            if t.carry && i == 0 {
-                below = below.sub(t.below_stride);
-                for r in 0..R {
-                    for v in 0..V {
-                        acc[r][v] = s.load(below.add(r * K::NR + v * LANES));
-                    }
+        let mut acc = [[s.zero(); V]; R];
+        if t.carry {
+            below = below.sub(t.below_stride);
+            for r in 0..R {
+                for v in 0..V {
+                    acc[r][v] = s.load(below.add(r * K::NR + v * LANES));
                 }
             }
+        }
+        for (i, merges) in t.merges.iter().enumerate() {
             let mut left = t.leaf;
+            // The leaf before is still to be pushed.
+            let mut push = i > 0;
+            if push && left < 4 {
+                for r in 0..R {
+                    push_row::<K, R, V>(s, local, r, &mut acc);
+                }
+                local = local.add(K::MR * K::NR);
+                push = false;
+            }
             while left >= 4 {
-                for u in 0..4 {
+                if push {
+                    step_pushing::<K, A, R, V>(s, a, b, local, &mut acc);
+                    local = local.add(K::MR * K::NR);
+                    push = false;
+                } else {
+                    step::<K, A, R, V>(s, a, b, &mut acc);
+                }
+                for u in 1..4 {
                     step::<K, A, R, V>(s, a.add(u * R), b.add(u * V * LANES), &mut acc);
                 }
                 a = a.add(4 * R);
@@ -373,21 +419,56 @@ unsafe fn body<K: Kernel, A: Arithmetic<K>, const R: usize, const V: usize>(s: K
                 below = below.sub(t.below_stride);
                 add_entry::<K, R, V>(s, below, &mut acc);
             }
-            if i < last {
-                for r in 0..R {
-                    for v in 0..V {
-                        s.store(local.add(r * K::NR + v * LANES), acc[r][v]);
-                    }
-                }
-                local = local.add(K::MR * K::NR);
-            } else {
-                for r in 0..R {
-                    for v in 0..V {
-                        // +0 once, so that no stored sum is −0.
-                        let sum = s.add(acc[r][v], s.zero());
-                        s.store(t.dst.add(r * t.dst_stride + v * LANES), sum);
-                    }
-                }
+        }
+        for r in 0..R {
+            for v in 0..V {
+                // +0 once, so that no stored sum is −0.
+                let sum = s.add(acc[r][v], s.zero());
+                s.store(t.dst.add(r * t.dst_stride + v * LANES), sum);
+            }
+        }
+    }
+}
+
+/// Pushes one row of the accumulators, which begin a new leaf.
+///
+/// # Safety
+/// `local` has room for an entry.
+#[inline(always)]
+unsafe fn push_row<K: Kernel, const R: usize, const V: usize>(
+    s: K,
+    local: *mut f32,
+    r: usize,
+    acc: &mut [[K::F; V]; R],
+) {
+    for (v, x) in acc[r].iter_mut().enumerate() {
+        // SAFETY: the caller's promise.
+        unsafe { s.store(local.add(r * K::NR + v * LANES), *x) };
+        *x = s.zero();
+    }
+}
+
+/// The first step of a leaf, and the push of the one before: row by row, so that the stores, each of which takes the CPU two
+/// cycles, pass beside the multiply-adds and not between two leaves.
+#[inline(always)]
+unsafe fn step_pushing<K: Kernel, A: Arithmetic<K>, const R: usize, const V: usize>(
+    s: K,
+    a: *const f32,
+    b: *const f32,
+    local: *mut f32,
+    acc: &mut [[K::F; V]; R],
+) {
+    // SAFETY: one step of both panels, and room for an entry.
+    unsafe {
+        let mut row = [s.zero(); V];
+        for v in 0..V {
+            row[v] = s.load(b.add(v * LANES));
+        }
+        for r in 0..R {
+            push_row::<K, R, V>(s, local, r, acc);
+            let x = s.splat(*a.add(r));
+            for v in 0..V {
+                acc[r][v] = A::dot(s, x, row[v], acc[r][v]);
             }
         }
     }
