@@ -44,15 +44,23 @@ pub fn gelu_erf<S: Simd>(s: S, x: S::F) -> S::F {
     s.mul(x, normal_cdf(s, x))
 }
 
-/// tanh(u) with u = √(2/π) · (x + 0.044715 x³), the inner sum as x · fma(0.044715, x², 1).
+/// u = √(2/π) · (x + 0.044715 x³), the inner sum as x · fma(0.044715, x², 1).
 #[inline(always)]
-pub(super) fn inner_tanh<S: Simd>(s: S, x: S::F) -> S::F {
-    let inner = s.mul(x, s.fma(s.splat(CUBIC), s.mul(x, x), s.splat(1.0)));
-    lanes::tanh(s, s.mul(s.splat(ROOT_2_OVER_PI), inner))
+fn inner<S: Simd>(s: S, x: S::F) -> S::F {
+    let sum = s.mul(x, s.fma(s.splat(CUBIC), s.mul(x, x), s.splat(1.0)));
+    s.mul(s.splat(ROOT_2_OVER_PI), sum)
 }
 
-/// GELU by a hyperbolic tangent: ½ x (1 + tanh(√(2/π) (x + 0.044715 x³))), as GPT-2 has it.
+/// tanh(u) with that u.
+#[inline(always)]
+pub(super) fn inner_tanh<S: Simd>(s: S, x: S::F) -> S::F {
+    lanes::tanh(s, inner(s, x))
+}
+
+/// GELU by a hyperbolic tangent, as GPT-2 has it: ½ x (1 + tanh(u)) with u = √(2/π) (x + 0.044715 x³), which is
+/// x / (1 + e⁻²ᵘ): so it takes one exponential, and loses nothing below 0, where the sum would cancel.
 #[inline(always)]
 pub fn gelu_tanh<S: Simd>(s: S, x: S::F) -> S::F {
-    s.mul(s.mul(s.splat(0.5), x), s.add(s.splat(1.0), inner_tanh(s, x)))
+    let e = lanes::exp_or_infinity(s, s.mul(s.splat(-2.0), inner(s, x)));
+    s.div(x, s.add(s.splat(1.0), e))
 }

@@ -67,11 +67,18 @@ pub fn exp<S: Simd>(s: S, x: S::F) -> S::F {
     s.mul(s.mul(p, power_of_two(s, half)), power_of_two(s, s.sub_u(n, half)))
 }
 
-/// eˣ for −87 ≤ x ≤ 88, where the result is a normal number and one factor is enough.
+/// eˣ for −87 ≤ x ≤ 88, where the result is a normal number and one factor is enough; +∞ from 88.4 to 89.
 #[inline(always)]
 fn exp_normal<S: Simd>(s: S, x: S::F) -> S::F {
     let (p, n) = exp_parts(s, x);
     s.mul(p, power_of_two(s, n))
+}
+
+/// eˣ for x ≤ 88.3, +∞ from 88.4 on, and no smaller than e⁻⁸⁷.
+#[inline(always)]
+pub(crate) fn exp_or_infinity<S: Simd>(s: S, x: S::F) -> S::F {
+    // From 127.5 ln 2 = 88.38 on the factor is 2¹²⁸, whose bits are those of +∞.
+    exp_normal(s, s.min(s.splat(89.0), s.max(s.splat(-87.0), x)))
 }
 
 /// Natural logarithm, at most 0.85 ulp off: ln ±0 = −∞, ln +∞ = +∞, NaN for x < 0.
