@@ -79,13 +79,15 @@ def main():
     prompt = torch.randint(0, config.vocab_size, (1, args.prompt))
     with torch.inference_mode():
         loop(model, ids, 4)
-        # Only the last token's logits are asked for, as `generate` does.
-        model(prompt, use_cache=True, logits_to_keep=1)
+        # A plain call gives the logits of all tokens; `generate` asks for the last one's only.
+        calls = {"prompt": lambda: model(prompt, use_cache=True), "prompt_last": lambda: model(prompt, use_cache=True, logits_to_keep=1)}
+        for call in calls.values():
+            call()
         times = {
             "loop": loop(model, ids, args.new),
             "generate": generate(model, ids, args.new),
-            "prompt": [timed(lambda: model(prompt, use_cache=True, logits_to_keep=1))[0] for _ in range(3)],
         }
+        times |= {name: [timed(call)[0] for _ in range(3)] for name, call in calls.items()}
         bandwidth = read_bandwidth()
     parameters = sum(parameter.numel() for parameter in model.parameters())
     print(json.dumps({"parameters": parameters, "seconds": times, "read_gbytes_per_s": bandwidth}))

@@ -4,8 +4,8 @@
 //! `host_topology` gives the processes, and the sorted hosts take them in turn. The same files come out.
 
 use crate::binding::{Binding, Bindings};
-use crate::job::{Draft, from_bindings};
-use crate::mpirun::Placement;
+use crate::bound;
+use crate::job::{Draft, GeneratedFile, Placement};
 use crate::request::{Caller, Request};
 use crate::{hosts, mock, paths};
 use sha2::{Digest, Sha256};
@@ -22,15 +22,6 @@ const KEY_FILE: &str = ".phase1_cache_key";
 const SHORT: usize = 16;
 /// The copy of the descriptor.
 const DESCRIPTOR_FILE: &str = "mesh_graph_descriptor.textproto";
-
-/// A file that a job needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GeneratedFile {
-    /// Where it lies, absolute.
-    pub path: PathBuf,
-    /// What it holds.
-    pub bytes: Vec<u8>,
-}
 
 /// Writes files and makes folders; a file that holds its bytes already is left as it is.
 ///
@@ -104,7 +95,7 @@ pub(crate) fn draft(name: &str, request: &Request, caller: &Caller, findings: &m
         path: folder.join(KEY_FILE),
         bytes: key.into_bytes(),
     });
-    let mut draft = from_bindings(&generated.bindings(), &mock, request, caller, &mut Findings::default());
+    let mut draft = bound::draft(&generated.bindings(), &mock, request, caller, &mut Findings::default());
     for rank in &mut draft.ranks {
         rank.host = generated.host_of(rank.rank).map(str::to_string);
     }

@@ -1,8 +1,8 @@
 //! Rank bindings: the YAML file that says which rank has which part of which mesh, and with which environment.
 
-use crate::env::is_name;
 use crate::paths;
 use crate::request::Caller;
+use crate::shell::is_variable;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use unisono_train::config::yaml::{self, Content, Entry, Node, Origin, shortened};
@@ -286,7 +286,7 @@ impl Reader<'_> {
         let mut variables: Vec<(String, String, Place)> = Vec::new();
         for variable in entries {
             let (name, place) = (&variable.key, &variable.key_place);
-            if !is_name(name) {
+            if !is_variable(name) {
                 let message = format!(
                     "\"{}\" cannot be the name of a variable: it is made of letters, digits and _, and no digit comes first",
                     shortened(name)

@@ -3,6 +3,7 @@
 use crate::binding::{Binding, Bindings};
 use crate::job::Rank;
 use crate::request::Caller;
+use crate::shell::{is_variable, is_variable_char};
 use std::collections::BTreeMap;
 use std::path::Path;
 use unisono_mesh::visible::{TT as VISIBLE, UNISONO as UNISONO_VISIBLE};
@@ -177,29 +178,20 @@ fn expand(text: &str, variables: &Variables) -> String {
         let behind = &rest[at + 1..];
         let braced = behind.strip_prefix('{').and_then(|behind| behind.split_once('}'));
         let (name, after) = match braced {
-            Some((name, after)) if is_name(name) => (name, after),
+            Some((name, after)) if is_variable(name) => (name, after),
             _ => {
-                let end = behind.find(|c: char| !is_name_char(c)).unwrap_or(behind.len());
+                let end = behind.find(|c: char| !is_variable_char(c)).unwrap_or(behind.len());
                 behind.split_at(end)
             }
         };
         let whole = &rest[at..rest.len() - after.len()];
         match variables.get(name) {
-            Some(value) if is_name(name) => expanded.push_str(value),
+            Some(value) if is_variable(name) => expanded.push_str(value),
             _ => expanded.push_str(whole),
         }
         rest = after;
     }
     expanded + rest
-}
-
-/// Whether a variable may be called so: letters, digits and `_`, no digit first.
-pub(crate) fn is_name(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(is_name_char) && !name.starts_with(|c: char| c.is_ascii_digit())
-}
-
-fn is_name_char(c: char) -> bool {
-    c.is_ascii_alphanumeric() || c == '_'
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! files ([`write_files`]). [`plan`] is the way in:
 //!
 //! ```text
-//! Request (options) ─┐                    binding, mapping, mock ─▶ agree ─▶ env ─▶ Job ─▶ mpirun ─▶ words of a command
+//! Request (options) ─┐                    binding, mapping, mock ─▶ agree ─▶ env ─▶ Job ─▶ arguments ─▶ words of a command
 //! Caller (where from) ┴─▶ plan ─▶ mode ─▶ auto (descriptor + hosts)
 //!                                         np (a number of processes)
 //! ```
@@ -13,8 +13,10 @@
 //! What is wrong comes all at once, a sentence each, with file, line and column where there is one.
 
 mod agree;
+mod arguments;
 mod auto;
 mod binding;
+mod bound;
 mod env;
 mod hosts;
 mod job;
@@ -22,17 +24,19 @@ mod mapping;
 mod mock;
 mod mpirun;
 mod paths;
+mod plan;
 mod program;
 mod rankfile;
 mod request;
 mod shell;
 mod show;
 
-pub use auto::{GeneratedFile, write_files};
+pub use auto::write_files;
 pub use binding::{Binding, Bindings};
 pub use env::{BLOCKED, PASSED_PREFIXES};
-pub use job::{Job, LaunchErrors, MAX_RANKS, Rank, Subcontext, plan};
+pub use job::{GeneratedFile, Job, LaunchErrors, Rank, Subcontext};
 pub use mpirun::{Flavour, Mpirun};
+pub use plan::{MAX_RANKS, plan};
 pub use program::on_path;
 pub use rankfile::{HostLine, RankLine, RankfileText};
 pub use request::{Caller, Program, RankfileSyntax, Request};

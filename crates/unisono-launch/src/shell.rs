@@ -63,6 +63,16 @@ pub fn split(text: &str) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
+/// Whether a variable may be called so: letters, digits and `_`, no digit first.
+pub(crate) fn is_variable(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(is_variable_char) && !name.starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// Whether a character may be in such a name.
+pub(crate) fn is_variable_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
 #[cfg(test)]
 mod tests {
     use super::{joined, split};

@@ -33,6 +33,7 @@ mod distribution;
 pub mod draw;
 mod error;
 mod mesh;
+mod near;
 mod order;
 mod placement;
 mod ranges;
@@ -49,6 +50,7 @@ pub use distribution::{Distribution, DistributionMode, MapPlacement, MapperConfi
 pub use draw::draw;
 pub use error::MeshError;
 pub use mesh::{Axis, AxisHandle, Mesh};
+pub use near::nearest;
 pub use placement::Placement;
 pub use ranges::MeshCoordinateRangeSet;
 pub use redistribution::{Layout, Move, Redistribution, RedistributionStep};

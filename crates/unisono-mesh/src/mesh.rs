@@ -1,6 +1,6 @@
 //! A grid of logical devices whose axes have names.
 
-use crate::error::hint;
+use crate::near::hint;
 use crate::shape::{MAX_DEVICES, checked_volume, row_major_strides};
 use crate::{MeshCoordinate, MeshError, MeshShape};
 

@@ -3,16 +3,15 @@
 use super::arithmetic::{Arithmetic, Single};
 use super::blocks::{Block, Blocks, MAX_LEAVES};
 use super::epilogue::Finish;
-use super::feed::{Feed, Side};
+use super::feed::Feed;
 use super::kernel::{Job, Kernel, Merges, Micro};
+use super::side::{SLACK, Side};
 use super::tiling::Tile;
 use super::{Gemm, skinny};
 use crate::scratch::Scratch;
 use crate::simd::LANES;
 use std::marker::PhantomData;
 
-/// Where the packing routines may write past a panel's end.
-pub(super) const SLACK: usize = 16;
 /// Portions of packing after every fourth step while the first block's panels of A are packed: then a whole panel is ready
 /// for the next register tile.
 const FAST: usize = 4;

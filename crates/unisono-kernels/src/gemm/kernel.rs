@@ -4,7 +4,6 @@
 #![allow(clippy::needless_range_loop)]
 
 use super::arithmetic::Arithmetic;
-use super::feed::Side;
 use crate::simd::{LANES, Simd};
 
 /// What follows a leaf: how many entries of the stack are added to it (each `below + newest`).
@@ -269,58 +268,6 @@ impl<K: Kernel, A: Arithmetic<K>, const R: usize, const V: usize> Work<K, A> for
     }
 }
 
-/// Packs `k` steps of `outs` contiguous outputs in vectors, +0 for `outs ≤ o < width`. Writes at most 16 floats past the
-/// panel's end.
-pub(super) struct PackOutputs<'a> {
-    pub side: &'a Side,
-    pub outs: usize,
-    pub k: usize,
-    pub dst: *mut f32,
-    pub width: usize,
-}
-
-impl<K: Kernel, A: Arithmetic<K>> Work<K, A> for PackOutputs<'_> {
-    type Result = ();
-
-    #[inline(always)]
-    unsafe fn run(self, s: K) {
-        let row = self.side.addend;
-        let mut src = self.side.address();
-        let size = size_of::<A::Element>();
-        // SAFETY: partial loads leave out what is not there. Stores run in ascending order, so that what they spill past a
-        // step is overwritten by the next one.
-        unsafe {
-            for p in 0..self.k {
-                let dst = self.dst.add(p * self.width);
-                for o in (0..self.width).step_by(LANES) {
-                    let n = self.outs.saturating_sub(o).min(LANES);
-                    let from = src.wrapping_add(o * size);
-                    let words = if n == LANES {
-                        A::load(s, from, row)
-                    } else {
-                        A::load_partial(s, from, row, n, A::ADDENDS)
-                    };
-                    s.store(dst.add(o), words);
-                }
-                src = src.wrapping_add(row * A::ADDENDS);
-            }
-        }
-    }
-}
-
-/// Packs word by word, whatever the strides.
-///
-/// # Safety
-/// The side has `outs × k` words, and `dst` room for `width × k`.
-pub(super) unsafe fn pack_any(side: &Side, outs: usize, k: usize, dst: *mut f32, width: usize) {
-    for p in 0..k {
-        for o in 0..width {
-            // SAFETY: the caller's promise.
-            unsafe { *dst.add(p * width + o).cast::<u32>() = if o < outs { side.word(o, p) } else { 0 } };
-        }
-    }
-}
-
 /// [`Kernel::pack_steps`] word by word.
 ///
 /// # Safety
@@ -377,14 +324,14 @@ unsafe fn body<K: Kernel, A: Arithmetic<K>, const R: usize, const V: usize>(s: K
             }
             while left >= 4 {
                 if push {
-                    step_pushing::<K, A, R, V>(s, a, b, local, &mut acc);
+                    step::<K, A, R, V>(s, a, b, Some(local), &mut acc);
                     local = local.add(K::MR * K::NR);
                     push = false;
                 } else {
-                    step::<K, A, R, V>(s, a, b, &mut acc);
+                    step::<K, A, R, V>(s, a, b, None, &mut acc);
                 }
                 for u in 1..4 {
-                    step::<K, A, R, V>(s, a.add(u * R), b.add(u * V * LANES), &mut acc);
+                    step::<K, A, R, V>(s, a.add(u * R), b.add(u * V * LANES), None, &mut acc);
                 }
                 a = a.add(4 * R);
                 b = b.add(4 * V * LANES);
@@ -406,7 +353,7 @@ unsafe fn body<K: Kernel, A: Arithmetic<K>, const R: usize, const V: usize>(s: K
                 }
             }
             while left > 0 {
-                step::<K, A, R, V>(s, a, b, &mut acc);
+                step::<K, A, R, V>(s, a, b, None, &mut acc);
                 a = a.add(R);
                 b = b.add(V * LANES);
                 left -= 1;
@@ -448,14 +395,14 @@ unsafe fn push_row<K: Kernel, const R: usize, const V: usize>(
     }
 }
 
-/// The first step of a leaf, and the push of the one before: row by row, so that the stores, each of which takes the CPU two
-/// cycles, pass beside the multiply-adds and not between two leaves.
+/// One step into each accumulator; the first of a leaf may push the one before on its way. Row by row the stores, each of which
+/// takes the CPU two cycles, pass beside the multiply-adds and not between two leaves.
 #[inline(always)]
-unsafe fn step_pushing<K: Kernel, A: Arithmetic<K>, const R: usize, const V: usize>(
+unsafe fn step<K: Kernel, A: Arithmetic<K>, const R: usize, const V: usize>(
     s: K,
     a: *const f32,
     b: *const f32,
-    local: *mut f32,
+    push: Option<*mut f32>,
     acc: &mut [[K::F; V]; R],
 ) {
     // SAFETY: one step of both panels, and room for an entry.
@@ -465,30 +412,9 @@ unsafe fn step_pushing<K: Kernel, A: Arithmetic<K>, const R: usize, const V: usi
             row[v] = s.load(b.add(v * LANES));
         }
         for r in 0..R {
-            push_row::<K, R, V>(s, local, r, acc);
-            let x = s.splat(*a.add(r));
-            for v in 0..V {
-                acc[r][v] = A::dot(s, x, row[v], acc[r][v]);
+            if let Some(local) = push {
+                push_row::<K, R, V>(s, local, r, acc);
             }
-        }
-    }
-}
-
-/// One step into each accumulator.
-#[inline(always)]
-unsafe fn step<K: Kernel, A: Arithmetic<K>, const R: usize, const V: usize>(
-    s: K,
-    a: *const f32,
-    b: *const f32,
-    acc: &mut [[K::F; V]; R],
-) {
-    // SAFETY: one step of both panels.
-    unsafe {
-        let mut row = [s.zero(); V];
-        for v in 0..V {
-            row[v] = s.load(b.add(v * LANES));
-        }
-        for r in 0..R {
             let x = s.splat(*a.add(r));
             for v in 0..V {
                 acc[r][v] = A::dot(s, x, row[v], acc[r][v]);

@@ -43,6 +43,7 @@ mod feed;
 mod kernel;
 pub mod peak;
 mod portable;
+mod side;
 mod skinny;
 mod tiling;
 

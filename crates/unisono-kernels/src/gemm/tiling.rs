@@ -15,9 +15,11 @@ const WANTED: usize = 8;
 const MIN_ROWS: usize = 192;
 const MIN_COLS: usize = 192;
 
+/// Most rows of a product that [`super::skinny`] may compute.
+pub(super) const SKINNY_ROWS: usize = 8;
 /// Columns of a tile of few rows, in vectors: at least three, so that reading gets up to speed, and not more than go on the
 /// stack of sums.
-const SKINNY: std::ops::RangeInclusive<usize> = 3..=32;
+const SKINNY_VECTORS: std::ops::RangeInclusive<usize> = 3..=32;
 
 /// Tiles of `rows × cols` over an `m × n` matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,11 +33,13 @@ pub(super) struct Tiling {
 impl Tiling {
     /// The tiles of one of `batch` products.
     pub fn of(batch: usize, m: usize, n: usize) -> Tiling {
-        if m <= super::skinny::ROWS {
+        if m <= SKINNY_ROWS {
             let vectors = n.div_ceil(LANES);
-            let least = vectors.div_ceil(WANTED).clamp(*SKINNY.start(), *SKINNY.end());
+            let least = vectors
+                .div_ceil(WANTED)
+                .clamp(*SKINNY_VECTORS.start(), *SKINNY_VECTORS.end());
             // Up to twice as much, if the tiles are then equal.
-            let equal = (least..=2 * least).find(|v| vectors.is_multiple_of(*v) && SKINNY.contains(v));
+            let equal = (least..=2 * least).find(|v| vectors.is_multiple_of(*v) && SKINNY_VECTORS.contains(v));
             let cols = equal.unwrap_or(least) * LANES;
             return Tiling { m, n, rows: m, cols };
         }

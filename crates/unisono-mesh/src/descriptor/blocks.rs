@@ -3,7 +3,7 @@
 use super::extension::{DeviceBlock, LinkBlock, LinkKind};
 use super::read::Reader;
 use super::text::{Item, Value};
-use crate::error::hint;
+use crate::near::hint;
 
 /// `[unisono.link] { … }`; `of_mesh` where it may speak of one dimension or of a switch.
 pub(crate) fn link(r: &mut Reader, item: &Item<'_>, of_mesh: bool) -> Option<LinkBlock> {

@@ -2,7 +2,7 @@
 
 use super::{Checked, check};
 use crate::MeshError;
-use crate::error::hint;
+use crate::near::hint;
 
 /// A descriptor that comes with the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

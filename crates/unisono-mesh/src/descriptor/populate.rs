@@ -6,7 +6,7 @@ use super::machine::{Block, Instance, Machine};
 use super::report::{Position, Problems};
 use super::schema::*;
 use crate::draw::counted;
-use crate::error::hint;
+use crate::near::hint;
 use crate::{MAX_DEVICES, MeshShape};
 use std::collections::HashMap;
 use std::sync::Arc;

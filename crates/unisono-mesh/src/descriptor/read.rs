@@ -3,7 +3,7 @@
 use super::lex::shortened;
 use super::report::{At, Position, Problems};
 use super::text::{Field, Item, Value};
-use crate::error::hint;
+use crate::near::hint;
 
 /// What a text is read into besides the values: problems, warnings, and the path of the field at hand.
 #[derive(Default)]

@@ -8,6 +8,7 @@ use super::values::Values;
 use super::yaml::{self, Content, Entry, Node, Origin, shortened};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use unisono_mesh::nearest;
 
 /// A file that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -321,7 +322,7 @@ impl<'a> Collector<'a> {
         } else if name.contains('.') {
             let (above, below) = keys::split(name);
             format!("write {below} on a line of its own below {above}")
-        } else if let Some(near) = value::nearest(name, siblings()) {
+        } else if let Some(near) = nearest(name, siblings()) {
             // Whoever meant that key gave it a value that nobody knows now.
             self.meant.extend(
                 keys::all()
@@ -331,7 +332,7 @@ impl<'a> Collector<'a> {
             format!("did you mean {near}?")
         } else if let Some(row) = elsewhere.filter(|row| keys::split(row.path).0 != section) {
             format!("it belongs in {}", keys::split(row.path).0)
-        } else if let Some(row) = value::nearest(name, keys::all().map(|row| keys::split(row.path).1)) {
+        } else if let Some(row) = nearest(name, keys::all().map(|row| keys::split(row.path).1)) {
             let row = keys::all()
                 .find(|other| keys::split(other.path).1 == row)
                 .map_or(row, |other| other.path);

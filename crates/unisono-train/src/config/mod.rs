@@ -40,5 +40,4 @@ pub use mesh_flag::mesh_overrides;
 pub use presets::{PRESETS, preset};
 pub use reference::{reference_markdown, schema};
 pub use types::*;
-pub use value::nearest;
 pub use write::{Difference, differing_keys, keys_and_values, sqrt_rule_lr, to_yaml, two_digits};

@@ -4,6 +4,7 @@ use super::error::{Findings, Place, listed};
 use super::keys::{Becomes, Choice, Key, Kind};
 use super::yaml::{Content, Node, counted, shortened};
 use std::collections::BTreeMap;
+use unisono_mesh::nearest;
 
 /// The value of a key.
 #[derive(Clone, Debug, PartialEq)]
@@ -227,27 +228,6 @@ fn choose(
             None
         }
     }
-}
-
-/// The nearest of some words, if one is near enough to be meant.
-pub fn nearest<'a>(text: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let lower = text.to_ascii_lowercase();
-    if lower.is_empty() || lower.len() > 100 {
-        return None;
-    }
-    let distance = |word: &str| {
-        let word = word.to_ascii_lowercase();
-        let far = strsim::osa_distance(&lower, &word);
-        // Nothing is near a name of which nothing stays.
-        let near = far <= (word.len().max(lower.len()) / 3).max(1) && far < word.len();
-        // `batch` for `batch_size`: the beginning of a name, if it is long enough to mean something.
-        let begins = lower.len() >= 4 && word.starts_with(&lower);
-        (near || begins).then_some(if begins { 0 } else { far })
-    };
-    words
-        .filter_map(|word| Some((distance(word)?, word)))
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, word)| word)
 }
 
 fn read_ints(key: &Key, name: &str, min: i128, node: &Node, findings: &mut Findings) -> Option<Value> {

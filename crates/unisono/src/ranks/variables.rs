@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use unisono_kernels::isa::Isa;
 use unisono_launch::{Flavour, Mpirun};
+use unisono_mesh::nearest;
 use unisono_runtime::transport::Mpi;
-use unisono_train::config::nearest;
 
 /// Seconds that a process which lives is waited for, unless a variable says otherwise.
 const TIMEOUT: u64 = 120;
@@ -177,7 +177,7 @@ pub fn unknown(variables: &Variables) -> Vec<String> {
     stray
         .filter(|name| !KNOWN.contains(name) && !OWN.contains(name))
         .map(|name| {
-            let hint = match nearest(name, KNOWN.into_iter()) {
+            let hint = match nearest(name, KNOWN) {
                 Some(near) => format!("did you mean {PREFIX}{near}?"),
                 None => format!(
                     "the variables that there are: {PREFIX}{}",

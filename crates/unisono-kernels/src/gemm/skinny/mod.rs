@@ -5,10 +5,10 @@
 
 use super::Gemm;
 use super::arithmetic::{Arithmetic, Single};
-use super::drive::SLACK;
 use super::epilogue::Finish;
-use super::feed::{Layout, Side};
 use super::kernel::Kernel;
+use super::side::{Layout, SLACK, Side};
+use super::tiling::SKINNY_ROWS;
 use crate::order::Tree;
 use crate::scratch::Scratch;
 use crate::simd::LANES;
@@ -18,14 +18,12 @@ use turned::Turned;
 mod stream;
 mod turned;
 
-/// Most rows of A.
-pub(super) const ROWS: usize = 8;
 /// Columns of a strip whose columns are contiguous: wide enough for long reads.
 const WIDE: usize = 512;
 
 /// Whether a product is computed here.
 pub(super) fn suits(g: &Gemm) -> bool {
-    g.m <= ROWS && (g.b.col_stride == 1 || g.b.row_stride == 1)
+    g.m <= SKINNY_ROWS && (g.b.col_stride == 1 || g.b.row_stride == 1)
 }
 
 /// Computes the columns `col..col + cols` of one product.
