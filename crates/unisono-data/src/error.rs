@@ -247,6 +247,10 @@ fn reason(error: &io::Error) -> String {
         io::ErrorKind::IsADirectory => "it is a directory; name a file".to_string(),
         io::ErrorKind::NotADirectory => "a part of the path is a file, not a directory".to_string(),
         io::ErrorKind::StorageFull => "the disk is full".to_string(),
+        io::ErrorKind::FileTooLarge => {
+            "it would be larger than a file may be here (`ulimit -f` shows the limit, `ulimit -f unlimited` lifts it)"
+                .to_string()
+        }
         io::ErrorKind::QuotaExceeded => "the disk quota is used up".to_string(),
         io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only".to_string(),
         _ => error.to_string(),

@@ -30,6 +30,7 @@ pub mod corpus;
 mod error;
 pub mod examples;
 pub mod files;
+pub mod json;
 pub mod ngram;
 pub mod prefetch;
 pub mod sampler;

@@ -23,19 +23,35 @@ pub struct Text {
 /// # Errors
 /// [`DataError::Read`], [`DataError::EmptyText`] (no bytes, or just a byte order mark) or [`DataError::NotUtf8`].
 pub fn read_text(path: &Path) -> Result<Text, DataError> {
-    let bytes = read_bytes(path)?;
+    let text = read_text_or_none(path)?;
+    if text.text.is_empty() {
+        return Err(DataError::EmptyText {
+            path: path.display().to_string(),
+        });
+    }
+    Ok(text)
+}
+
+/// As [`read_text`], of a file that may hold no text.
+///
+/// # Errors
+/// [`DataError::Read`] or [`DataError::NotUtf8`].
+pub fn read_text_or_none(path: &Path) -> Result<Text, DataError> {
+    text_of(read_regular(path)?, &path.display().to_string())
+}
+
+/// The same of bytes that are there; `place` names them in errors.
+///
+/// # Errors
+/// [`DataError::NotUtf8`].
+pub fn text_of(bytes: Vec<u8>, place: &str) -> Result<Text, DataError> {
     let mut text = String::from_utf8(bytes).map_err(|error| {
         let offset = error.utf8_error().valid_up_to();
-        not_utf8(path, error.as_bytes(), offset)
+        not_utf8(place, error.as_bytes(), offset)
     })?;
     let had_bom = text.starts_with('\u{feff}');
     if had_bom {
         text.drain(..'\u{feff}'.len_utf8());
-    }
-    if text.is_empty() {
-        return Err(DataError::EmptyText {
-            path: path.display().to_string(),
-        });
     }
     let num_crlf = text.matches("\r\n").count();
     if num_crlf > 0 {
@@ -62,16 +78,16 @@ pub fn read_bytes(path: &Path) -> Result<Vec<u8>, DataError> {
     Ok(bytes)
 }
 
-fn not_utf8(path: &Path, bytes: &[u8], offset: usize) -> DataError {
+fn not_utf8(place: &str, bytes: &[u8], offset: usize) -> DataError {
     let hint = if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         "looks like UTF-16; convert it with iconv -f UTF-16 -t UTF-8"
     } else if bytes.starts_with(&[0x1f, 0x8b]) {
         "looks like gzip; unpack it first"
     } else {
-        "is no part of a character; convert the file to UTF-8, or use tokenizer_type: byte, which takes any file"
+        "is no part of a character; convert it to UTF-8 (iconv -f LATIN1 -t UTF-8, where it is Latin-1)"
     };
     DataError::NotUtf8 {
-        path: path.display().to_string(),
+        path: place.to_string(),
         offset,
         byte: bytes[offset],
         line: 1 + bytes[..offset].iter().filter(|byte| **byte == b'\n').count(),

@@ -39,7 +39,7 @@ fn text_errors_are_sentences() {
     );
     assert_eq!(
         refused(b"ab\ncd\xe9f"),
-        "t.txt is not UTF-8 text: byte 0xe9 at offset 5 (line 2) is no part of a character; convert the file to UTF-8, or use tokenizer_type: byte, which takes any file"
+        "t.txt is not UTF-8 text: byte 0xe9 at offset 5 (line 2) is no part of a character; convert it to UTF-8 (iconv -f LATIN1 -t UTF-8, where it is Latin-1)"
     );
     assert_eq!(
         refused(b"\xff\xfea\0b\0"),
@@ -100,7 +100,7 @@ fn an_unknown_character_is_named() {
 #[test]
 fn broken_vocabularies_are_refused() {
     for (json, problem) in [
-        ("", "EOF while parsing"),
+        ("", "it ends before its JSON does"),
         (r#"{"type": "bpe"}"#, "unknown variant `bpe`"),
         (r#"{"type": "char", "characters": []}"#, "it has no characters"),
         (

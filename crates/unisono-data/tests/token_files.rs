@@ -128,7 +128,7 @@ fn bad_files_are_refused_in_sentences() {
         ),
         (
             refused(&[("t.bin", &[1, 0]), ("t.bin.json", b"{}")], "t.bin", None),
-            "t.bin.json is no usable token file: missing field `dtype` at line 1 column 2; expected for example {\"dtype\": \"u16\", \"vocab_size\": 50257}",
+            "t.bin.json is no usable token file: missing field `dtype` (line 1, column 2); expected for example {\"dtype\": \"u16\", \"vocab_size\": 50257}",
         ),
         (
             refused(&[("t.bin", &[1, 0]), ("t.idx", b"MMIDIDX")], "t.bin", None),

@@ -358,13 +358,13 @@ fn files_that_are_no_tokenizers_are_refused() {
     let deep = format!("{{\"model\": {}{}}}", "[".repeat(100_000), "]".repeat(100_000));
     let cut = &json_of("byte_level").to_string()[..2000];
     for (text, wanted) in [
-        (refused(b""), "EOF while parsing"),
+        (refused(b""), "it ends before its JSON does"),
         (
             refused(b"\xff\xfe{"),
             "it is not UTF-8 text: byte 0 is no part of a character",
         ),
         (refused(deep.as_bytes()), "recursion limit"),
-        (refused(cut.as_bytes()), "EOF while parsing"),
+        (refused(cut.as_bytes()), "it ends before its JSON does"),
         (refused(b"{\"model\": {}}"), "is no usable tokenizer: "),
         (
             refused(b"{\"model\": {\"type\": \"BPE\", \"vocab\": [], \"merges\": {}}}"),
@@ -443,7 +443,7 @@ fn a_trained_bpe_is_the_same_each_time_and_reads_back() {
                 vocab_size: 258,
                 ..options.clone()
             },
-            "the vocabulary size is 258, with 3 special tokens; it must be at least 256",
+            "the vocabulary size is 258, and at least 259 ids are needed: 256 for the bytes and 3 for the special tokens",
         ),
         (
             BpeOptions {

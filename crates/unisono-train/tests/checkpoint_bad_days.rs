@@ -6,7 +6,9 @@ use checkpoint_support::{Run, contents, names};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use unisono_train::checkpoint::{CheckpointError, Checkpoints, Cleaned, Keep, Writer, load};
+use unisono_train::checkpoint::{
+    Checkpoint, CheckpointError, Checkpoints, Cleaned, Holds, Keep, Writer, load, load_parameters,
+};
 
 const PLAIN: Keep = Keep { last: 2, best: false };
 
@@ -87,7 +89,37 @@ fn a_missing_file_is_named_and_damage_to_all_is_said() {
     std::fs::write(directory.path().join("step-00000001/model.safetensors"), b"?").expect("it is written");
     let text = store.newest().expect_err("it is damaged").to_string();
     assert!(
-        text.ends_with("it is missing; no older checkpoint beside it is good"),
+        text.contains("it is missing; no older checkpoint beside it is good: put the file back from a copy"),
+        "{text}"
+    );
+}
+
+#[test]
+fn parameters_are_loaded_whatever_the_optimizers_files_are() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = two(directory.path());
+    let newest = directory.path().join("step-00000002");
+    let whole = load_parameters(&newest).expect("it is good");
+    assert!(whole.manifest().tensors.iter().all(|row| row.kind == Holds::Parameter));
+    std::fs::write(newest.join("optimizer.safetensors"), b"?").expect("it is written");
+    load(&newest).expect_err("it is damaged");
+    let damaged = store.newest_parameters().expect("the parameters are good");
+    for row in &whole.manifest().tensors {
+        let bytes = |checkpoint: &Checkpoint| {
+            checkpoint
+                .bytes(Holds::Parameter, &row.name)
+                .expect("it is held")
+                .to_vec()
+        };
+        assert_eq!(bytes(&whole), bytes(&damaged), "{}", row.name);
+    }
+    std::fs::remove_file(newest.join("optimizer.safetensors")).expect("it is removed");
+    load_parameters(&newest).expect("the parameters are good");
+    // The model's own file is looked at as ever.
+    std::fs::write(newest.join("model.safetensors"), b"?").expect("it is written");
+    let text = store.newest_parameters().expect_err("it is damaged").to_string();
+    assert!(
+        text.contains("step-00000002/model.safetensors is damaged: it has 1 bytes"),
         "{text}"
     );
 }

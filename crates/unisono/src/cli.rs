@@ -1,6 +1,6 @@
 //! Options and arguments.
 
-use crate::commands::{ExplainArgs, ExportDtype, ExportFormat, LessonArgs, LoraCommand, MeshCommand, TopoArgs};
+use crate::commands::{ExplainArgs, ExportArgs, LessonArgs, LoraCommand, MeshCommand, TopoArgs};
 use crate::{exit, ranks};
 use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
@@ -173,11 +173,11 @@ pub struct ModelArgs {
     /// A model in Hugging Face's files: a folder, or org/name in the local cache
     #[arg(long, value_name = "DIR|ORG/NAME")]
     pub model: Option<String>,
-    /// An adapter (LoRA) in PEFT's files for the model: a folder, or org/name in the local cache
-    #[arg(long, value_name = "DIR|ORG/NAME", requires = "model")]
+    /// An adapter (LoRA) in PEFT's files, for --model: a folder, or org/name in the local cache
+    #[arg(long, value_name = "DIR|ORG/NAME")]
     pub adapter: Option<String>,
-    /// What the model's weights are kept and multiplied in [default: as the files have them]
-    #[arg(long, value_name = "f32|bf16", requires = "model", value_parser = kind)]
+    /// What the weights of --model are kept and multiplied in [default: as the files have them]
+    #[arg(long, value_name = "f32|bf16", value_parser = kind)]
     pub dtype: Option<Dtype>,
     #[command(flatten)]
     pub changes: Changes,
@@ -221,7 +221,7 @@ pub struct GenerateArgs {
     pub prompts: PromptArgs,
     #[command(flatten)]
     pub sampling: SamplingArgs,
-    /// Log-probabilities of the tokens, and of the N likeliest at each place, with --json and --jsonl
+    /// Log-probabilities of the tokens, and of the N likeliest at each place; needs --json or --jsonl
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<usize>)]
     pub logprobs: Option<usize>,
     /// Most sequences at once
@@ -276,8 +276,8 @@ pub struct EvalArgs {
     /// How examples become texts: a name or a text with {prompt} and {response} [default: the run's, or by the examples' fields]
     #[arg(long, value_name = "TEMPLATE", requires = "data")]
     pub template: Option<String>,
-    /// Tokens of a window, with --model [default: 1024, or the model's positions]
-    #[arg(long, value_name = "N", requires = "model", allow_negative_numbers = true, value_parser = whole::<usize>)]
+    /// Tokens of a window of text, with --model [default: 1024, or the model's positions]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<usize>)]
     pub context: Option<usize>,
     /// Sequences at once; changes nothing but speed [default: validation_batch_size, or 8]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = threads)]
@@ -294,26 +294,6 @@ pub struct DiffArgs {
     /// A file with a prompt a line: both runs' answers are shown
     #[arg(long, value_name = "FILE")]
     pub prompts: Option<PathBuf>,
-}
-
-/// Options of `export`.
-#[derive(Args)]
-pub struct ExportArgs {
-    /// The run: a folder, one of its checkpoints, or `latest`
-    #[arg(long, value_name = "DIR")]
-    pub run: PathBuf,
-    /// The file to write; for --format hf the directory
-    #[arg(short, long, value_name = "FILE.safetensors|DIR")]
-    pub out: PathBuf,
-    /// A single file of weights, or a directory that transformers loads
-    #[arg(long, value_enum, default_value = "file")]
-    pub format: ExportFormat,
-    /// What the weights become; only for --format hf
-    #[arg(long, value_enum, default_value = "f32")]
-    pub dtype: ExportDtype,
-    /// A file of weights is at most so large; only for --format hf
-    #[arg(long, value_name = "BYTES", default_value_t = 5_000_000_000, value_parser = clap::value_parser!(u64).range(1..))]
-    pub shard_bytes: u64,
 }
 
 /// Options of `inspect`.
@@ -343,9 +323,9 @@ pub struct BenchArgs {
     /// Threads: 1 and all cores are measured if not given
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = threads)]
     pub threads: Option<usize>,
-    /// Repetitions; the median is shown
-    #[arg(long, value_name = "N", default_value_t = 5, allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..))]
-    pub repetitions: u16,
+    /// Repetitions of each kernel; the median is shown [default: 5]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..))]
+    pub repetitions: Option<u16>,
 }
 
 /// What `tokenizer` can do.

@@ -312,18 +312,25 @@ pub fn find(name: &Path, environment: &Environment) -> Result<Named, Failure> {
     let what = match (name.exists(), name.is_dir()) {
         (false, _) => "there is no such folder",
         (true, false) => "it is a file",
+        (true, true) if name.join("config.json").is_file() => {
+            "it has no config.yaml, so it is no run's folder, but a model in Hugging Face's files, which generate, chat and eval take as --model"
+        }
         (true, true) => "it has no config.yaml, so it is no run's folder",
     };
-    let known = known_runs();
-    let known = match known.is_empty() {
-        true => String::new(),
-        false => format!(" ({RUNS}/ holds {})", known.join(", ")),
-    };
+    let known = known();
     Err(Failure::input(format!(
         "{}: {what}; name a run's folder, one of its checkpoints (RUN/checkpoints/step-…), or `latest` for the newest in \
          {RUNS}/{known}",
         name.display()
     )))
+}
+
+/// ` (runs/ holds a, b)`, or nothing where there are none.
+pub fn known() -> String {
+    match known_runs().as_slice() {
+        [] => String::new(),
+        known => format!(" ({RUNS}/ holds {})", known.join(", ")),
+    }
 }
 
 fn known_runs() -> Vec<String> {

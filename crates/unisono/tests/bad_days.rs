@@ -200,17 +200,38 @@ fn damaged_checkpoints_are_refused_by_name_and_the_one_before_is_offered() {
     flipped[whole.len() / 2] ^= 1;
     for damaged in [&whole[..whole.len() - 100], &flipped] {
         std::fs::write(&file, damaged).expect("a file");
-        for command in [
-            "train --resume run",
-            "generate --run run --prompt The",
-            "eval --run run",
+        for (command, offer) in [
+            (
+                "train --resume run",
+                "the checkpoint before it, run/checkpoints/step-00000004, is good: resume with --resume run/checkpoints/step-00000004",
+            ),
+            // Who only uses the weights goes on with nothing.
+            (
+                "generate --run run --prompt The",
+                "the checkpoint before it is good: name it with --run run/checkpoints/step-00000004",
+            ),
+            ("eval --run run", "--run run/checkpoints/step-00000004"),
         ] {
-            s.run(command).ended(2).tells(&[
-                "run/checkpoints/step-00000008/model.safetensors is damaged",
-                "the checkpoint before it, run/checkpoints/step-00000004, is good",
-                "--resume run/checkpoints/step-00000004",
-            ]);
+            s.run(command)
+                .ended(2)
+                .tells(&["run/checkpoints/step-00000008/model.safetensors is damaged", offer]);
         }
+    }
+    // The optimizer's state is for training alone.
+    std::fs::write(&file, &whole).expect("a file");
+    let optimizer = s.path("run/checkpoints/step-00000008/optimizer.safetensors");
+    let state = std::fs::read(&optimizer).expect("a file");
+    for damaged in [Some(&state[1..]), None] {
+        match damaged {
+            Some(bytes) => std::fs::write(&optimizer, bytes).expect("a file"),
+            None => std::fs::remove_file(&optimizer).expect("it goes"),
+        }
+        s.run("generate --run run --prompt The -n 3").ended(0);
+        s.run("eval --run run").ended(0);
+        s.run("export --run run --out out.safetensors").ended(0);
+        s.run("train --resume run")
+            .ended(2)
+            .tells(&["optimizer.safetensors is damaged"]);
     }
     s.run("train -q --resume run/checkpoints/step-00000004").ended(0);
     s.run("train -q -c run.yaml --out straight").ended(0);

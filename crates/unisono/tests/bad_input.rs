@@ -241,6 +241,76 @@ fn contradicting_options_are_refused_by_name() {
 }
 
 #[test]
+fn options_that_would_count_for_nothing_are_refused() {
+    let s = Sandbox::new();
+    s.run("train -q -c run.yaml --out run").ended(0);
+    s.write("qa.jsonl", "{\"prompt\": \"The\", \"response\": \" fox\"}\n");
+    let no_adapter = &[
+        "--adapter nowhere is for --model",
+        "unisono export --run run --format hf",
+    ][..];
+    let no_dtype = &["--dtype is for --model", "--set training_config.dtype=bf16"][..];
+    for command in ["generate --prompt The -n 3", "chat --template question-answer", "eval"] {
+        s.run(&format!("{command} --run run --adapter nowhere"))
+            .ended(2)
+            .tells(no_adapter);
+        s.run(&format!("{command} --run run --dtype bf16"))
+            .ended(2)
+            .tells(no_dtype);
+    }
+    for (line, words) in [
+        ("eval --run run --context 8", "--context is for --model"),
+        (
+            "eval --model m --data qa.jsonl --context 8",
+            "--context is for text that is cut into windows",
+        ),
+        (
+            "eval --run run --data text.txt --template plain",
+            "--template is for examples (.jsonl)",
+        ),
+        (
+            "eval --run run --batch 2 --set training_config.validation_batch_size=4",
+            "--batch and --set training_config.validation_batch_size=4 contradict each other",
+        ),
+        (
+            "generate --run run --prompt The -n 3 --logprobs 2",
+            "--logprobs is written with --json and --jsonl only",
+        ),
+        (
+            "generate --model run --prompt The",
+            "run is a run of unisono's: name it with --run",
+        ),
+        ("bench collectives --repetitions 3", "--repetitions is for kernels"),
+        (
+            "explain all-gather --mesh 1x4 --reduction max",
+            "--reduction is not for all-gather",
+        ),
+        ("explain all-reduce --mesh 1x4 --root 1", "--root is not for all-reduce"),
+        ("explain broadcast --mesh 1x4 --by 2", "--by is not for broadcast"),
+    ] {
+        s.run(line).ended(2).tells(&[words]);
+    }
+    // An option of sampling and a key of the configuration say the same.
+    for (option, set) in [
+        ("--temperature 1", "eval_config.temperature=0"),
+        ("--top-k 3", "eval_config.top_k=2"),
+        ("--top-p 0.5", "eval_config.top_p=0.4"),
+        ("--repetition-penalty 2", "eval_config.repetition_penalty=1.5"),
+        ("--seed 3", "training_config.seed=4"),
+    ] {
+        for command in ["generate --prompt The -n 3", "chat --template question-answer"] {
+            s.run(&format!("{command} --run run {option} --set {set}"))
+                .ended(2)
+                .tells(&[&format!("--set {set} contradict each other")]);
+        }
+        s.run(&format!("generate --prompt The -n 3 --run run {option}"))
+            .ended(0);
+        s.run(&format!("generate --prompt The -n 3 --run run --set {set}"))
+            .ended(0);
+    }
+}
+
+#[test]
 fn failures_are_json_too_where_that_is_asked_for() {
     let s = Sandbox::new();
     for (arguments, words) in [

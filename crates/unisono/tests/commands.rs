@@ -260,12 +260,27 @@ fn weights_are_exported() {
         .says(&["transformer.wte.weight", "F32"]);
     s.write("mine/model.safetensors", "short");
     s.run("inspect mine")
-        .ended(0)
+        .ended(2)
         .says(&["refused", "architectures and model_type are missing", "header"]);
     s.run("inspect org/absent").ended(2).tells(&["hf download org/absent"]);
     s.run("export --run latest --dtype bf16 --out out/model.safetensors")
         .ended(2)
         .tells(&["--dtype is for --format hf"]);
+    s.run("export --run latest --shard-bytes 20000 --out out/model.safetensors")
+        .ended(2)
+        .tells(&["--shard-bytes 20000 is for --format hf"]);
+    for bytes in ["0", "-1", "x"] {
+        s.run(&format!(
+            "export --run latest --format hf --shard-bytes {bytes} --out hf2"
+        ))
+        .ended(2)
+        .tells(&["a number of bytes is needed, at least 1"]);
+    }
+    s.run("export --run latest --out mine").ended(2).tells(&[
+        "--out mine is a directory, and a file is written",
+        "mine/model.safetensors",
+    ]);
+    assert_eq!(s.names("mine"), ["config.json", "model.safetensors"]);
 }
 
 #[test]

@@ -44,7 +44,32 @@ fn a_limit_on_files_is_a_write_error() {
     let s = Sandbox::new();
     in_shell(&s, "ulimit -f 20", "train -c run.yaml --out run")
         .ended(1)
-        .tells(&["error: ", "File too large"]);
+        .tells(&["error: ", "ulimit -f"]);
+}
+
+#[test]
+fn what_a_limit_on_files_cuts_off_says_what_it_takes_and_leaves_nothing() {
+    let s = Sandbox::new();
+    s.run("train -q -c run.yaml --out run").ended(0);
+    let limit = [
+        "it would be larger than a file may be here (`ulimit -f`",
+        "the file takes ",
+        " bytes in all: make room",
+    ];
+    let single = in_shell(&s, "ulimit -f 20", "export --run run --out one.safetensors").ended(1);
+    single.tells(&limit).tells(&["cannot write one.safetensors: "]);
+    let directory = in_shell(&s, "ulimit -f 20", "export --run run --format hf --out hf").ended(1);
+    directory
+        .tells(&limit)
+        .tells(&["cannot write ./hf/model.safetensors: "]);
+    in_shell(
+        &s,
+        "ulimit -f 1",
+        "tokenizer train --data text.txt --vocab-size 280 --out tok",
+    )
+    .ended(1)
+    .tells(&["cannot write tok/", "ulimit -f"]);
+    assert_eq!(s.names("."), ["run", "run.yaml", "text.txt"]);
 }
 
 #[test]
@@ -90,6 +115,16 @@ fn a_run_without_a_checkpoint_is_begun_anew() {
     s.run("train --resume kb")
         .ended(2)
         .tells(&["no complete checkpoint", anew]);
+    for line in [
+        "generate --run kb --prompt The",
+        "eval --run kb",
+        "export --run kb --out x.safetensors",
+    ] {
+        s.run(line).ended(2).tells(&[
+            "kb/checkpoints holds no complete checkpoint, so kb has no weights yet",
+            anew,
+        ]);
+    }
     let again = s
         .run("train -c run.yaml --out kb")
         .ended(2)

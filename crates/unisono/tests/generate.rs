@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::{Done, Sandbox, end};
+use common::{Done, Sandbox, end, signal};
 use serde_json::{Value, json};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
 use unisono_nn::Regime;
 use unisono_nn::models::LlamaConfig;
@@ -199,9 +199,12 @@ fn bad_lines_are_named_by_number_and_nothing_runs() {
     let done = s.run("generate --model model --input in.jsonl --jsonl").ended(2);
     assert_eq!(done.out, "");
     let told = [
-        (2, "invalid type: integer `5`"),
+        (2, "column 12: prompt is 5; a text in quotation marks is needed"),
         (3, "unknown field `temprature`"),
-        (4, "this is no request"),
+        (
+            4,
+            "a request is a JSON object, {\"prompt\": …}, and this line begins with 'n'",
+        ),
         (5, "a request has one of \"prompt\", \"prompt_ids\" and \"messages\""),
         (6, "a request has one of"),
         (7, "the token id 64 at place 1"),
@@ -222,12 +225,31 @@ fn bad_lines_are_named_by_number_and_nothing_runs() {
     s.run("generate --model model --input none.jsonl")
         .ended(2)
         .tells(&["none.jsonl has no lines"]);
+    // An empty file of requests holds none; one of a prompt is an empty prompt.
+    s.write("empty", "");
+    s.run("generate --model model --input empty")
+        .ended(2)
+        .tells(&["empty has no lines, so there is nothing to go on from"]);
+    s.run("generate --model model --prompt-file empty -n 2").ended(0);
+    for (file, bytes) in [
+        ("latin.jsonl", &b"{\"prompt\": \"\xe9\"}"[..]),
+        ("utf16.jsonl", b"\xff\xfe{\0"),
+    ] {
+        std::fs::write(s.path(file), bytes).expect("a file");
+        let done = s.run(&format!("generate --model model --input {file}")).ended(2);
+        let done = done.tells(&[&format!("{file} is not UTF-8 text: byte 0x"), "iconv -f "]);
+        assert!(!done.err.contains("tokenizer_type"), "{}", done.err);
+    }
     s.run("generate --model model --input nowhere.jsonl")
         .ended(2)
         .tells(&["nowhere.jsonl"]);
-    s.run("generate --model nowhere --prompt w6")
+    s.run("generate --model nowhere --prompt w6").ended(2).tells(&[
+        "nowhere does not exist: name a directory, or a model in Hugging Face's cache as org/name; a run of unisono's is named \
+         with --run",
+    ]);
+    s.run("generate --run model --prompt w6")
         .ended(2)
-        .tells(&["nowhere"]);
+        .tells(&["but a model in Hugging Face's files, which generate, chat and eval take as --model"]);
     s.run("generate --model model --prompt w6 --set a=b")
         .ended(2)
         .tells(&["--set a=b is for runs"]);
@@ -270,6 +292,43 @@ fn a_reader_that_goes_away_ends_it() {
     assert!(read > 0);
     drop(out);
     end(child).ended(0);
+}
+
+#[test]
+fn answers_are_written_as_soon_as_they_and_those_before_are_done() {
+    let s = sandbox();
+    // The others take long enough that nobody waits for their end.
+    let rest = "{\"prompt\": \"w6\", \"max_new_tokens\": 120}\n".repeat(20_000);
+    s.write(
+        "in.jsonl",
+        &format!("{{\"prompt\": \"w6\", \"max_new_tokens\": 2}}\n{rest}"),
+    );
+    let line = "generate --model model --input in.jsonl --jsonl --batch 2";
+    let mut child = s.start(line);
+    let mut out = BufReader::new(child.stdout.take().expect("it was asked for"));
+    let mut first = String::new();
+    out.read_line(&mut first).expect("a line");
+    assert_eq!(
+        serde_json::from_str::<Value>(&first).expect("a whole object")["index"],
+        0
+    );
+    assert!(
+        child.try_wait().expect("it is a child").is_none(),
+        "it wrote when all was done"
+    );
+    // A signal: what is done is written, in order, and how much is missing is said.
+    signal(&child, "INT");
+    let mut written = vec![0];
+    for line in out.lines() {
+        let object: Value = serde_json::from_str(&line.expect("a line")).expect("a whole object");
+        assert_ne!(object["finish"], "cancelled");
+        written.push(object["index"].as_u64().expect("an index"));
+    }
+    assert!(written.is_sorted() && written.len() < 20_000);
+    end(child).ended(130).tells(&[&format!(
+        "ended by a signal: {} of 20001 prompts are answered and written",
+        written.len()
+    )]);
 }
 
 #[test]
@@ -324,6 +383,20 @@ fn a_conversation_from_a_pipe() {
     assert_ne!(told.out, first.out);
     let mesh = fed(&s, &format!("{line} --mesh dp=2,tp=2"), "w6 w7\nw8\n").ended(0);
     assert_eq!(mesh.out, both.out);
+}
+
+#[test]
+fn a_conversation_for_programs_is_an_object_an_answer() {
+    let s = sandbox();
+    let text = fed(&s, "chat --model model -n 6 --seed 2", "w6 w7\nw8\n").ended(0);
+    let done = fed(&s, "chat --model model -n 6 --seed 2 --json", "w6 w7\n/reset\nw6 w7\n").ended(0);
+    let answers = lines(&done);
+    assert_eq!(answers.len(), 2);
+    assert_eq!(answers[0], answers[1]);
+    assert_eq!(answers[0]["text"].as_str(), text.out.lines().next());
+    assert!(answers[0]["ids"].as_array().is_some_and(|ids| ids.len() <= 6));
+    let finish = answers[0]["finish"].as_str().expect("a word");
+    assert!(["length", "stop"].contains(&finish), "{finish}");
 }
 
 #[test]

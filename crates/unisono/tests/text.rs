@@ -86,6 +86,13 @@ fn what_is_wrong_with_a_tokenizer_is_said() {
     s.run("tokenizer train --data text.txt --vocab-size 99 --out other")
         .ended(2)
         .tells(&["the vocabulary size is 99"]);
+    s.run("tokenizer train --data text.txt --vocab-size 256 --out other")
+        .ended(2)
+        .tells(&["is 256, and at least 257 ids are needed: 256 for the bytes and 1 for the special token;"]);
+    s.write("empty.txt", "");
+    s.run("tokenizer train --data empty.txt --vocab-size 300 --out other")
+        .ended(2)
+        .tells(&["empty.txt is empty: there is no text in it to learn tokens from"]);
     s.run("tokenizer train --data nothing.txt --vocab-size 300 --out other")
         .ended(2)
         .tells(&["cannot read nothing.txt"]);

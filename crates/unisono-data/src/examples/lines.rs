@@ -3,6 +3,7 @@
 use crate::DataError;
 use crate::chat::Message;
 use crate::files::open_regular;
+use crate::json;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::io::{BufRead, BufReader, Read};
@@ -158,15 +159,8 @@ pub(super) fn parse(line: &str) -> Result<(Form, Record), String> {
     if let Some(first) = first.filter(|first| *first != '{') {
         return Err(format!("it must be a JSON object {{…}}, but begins with {first:?}"));
     }
-    let fields: Fields = serde_json::from_str(line).map_err(|error| json_problem(&error))?;
+    let fields: Fields = serde_json::from_str(line).map_err(|error| json::problem_in_line(&error, line))?;
     fields.record()
-}
-
-/// The error of a line by itself: its line number there is always 1 and would mislead.
-fn json_problem(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" at line ").next().unwrap_or_default();
-    format!("column {}: {text}", error.column())
 }
 
 /// The fields that are looked at; a file may have others. What is `null` is not there.
@@ -273,14 +267,17 @@ fn text(name: &str, value: Option<&RawValue>) -> Result<String, String> {
         return Err(format!("{name} is missing"));
     };
     match kind(value) {
-        "a text" => serde_json::from_str(value.get()).map_err(|error| format!("{name}: {}", json_problem(&error))),
+        "a text" => serde_json::from_str(value.get())
+            .map_err(|error| format!("{name}: {}", json::problem_in_line(&error, value.get()))),
         kind => Err(format!("{name} must be a text, but is {kind}")),
     }
 }
 
 fn messages(value: Option<&RawValue>) -> Result<Vec<Message>, String> {
     let entries: Vec<&RawValue> = match value.map(|value| (kind(value), value)) {
-        Some(("a list", value)) => serde_json::from_str(value.get()).map_err(|error| json_problem(&error))?,
+        Some(("a list", value)) => {
+            serde_json::from_str(value.get()).map_err(|error| json::problem_in_line(&error, value.get()))?
+        }
         Some((kind, _)) => return Err(format!("messages must be a list, but is {kind}")),
         None => Vec::new(),
     };
@@ -293,7 +290,8 @@ fn messages(value: Option<&RawValue>) -> Result<Vec<Message>, String> {
                 kind(entry)
             )));
         }
-        let said: Said = serde_json::from_str(entry.get()).map_err(|error| place(json_problem(&error)))?;
+        let said: Said =
+            serde_json::from_str(entry.get()).map_err(|error| place(json::problem_in_line(&error, entry.get())))?;
         messages.push(Message {
             role: text("role", said.role).map_err(place)?,
             content: text("content", said.content).map_err(place)?,

@@ -2,7 +2,7 @@
 
 use crate::files::{open_regular, read_regular};
 use crate::tokens::Width;
-use crate::{DataError, Tokens, atomic_write};
+use crate::{DataError, Tokens, atomic_write, json as words};
 use memmap2::Mmap;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
@@ -82,7 +82,8 @@ fn describe(path: &Path, bytes: u64) -> Result<(Width, Option<usize>), DataError
         let json = read_regular(&sidecar)?;
         let read: Sidecar = serde_json::from_slice(&json).map_err(|error| {
             problem(format!(
-                "{error}; expected for example {{\"dtype\": \"u16\", \"vocab_size\": 50257}}"
+                "{}; expected for example {{\"dtype\": \"u16\", \"vocab_size\": 50257}}",
+                words::plain(&error.to_string())
             ))
         })?;
         let width = match read.dtype.as_str() {

@@ -116,10 +116,14 @@ fn check(options: &BpeOptions) -> Result<Vec<String>, DataError> {
     const MOST: usize = 1 << 24;
     let least = 256 + special.len();
     if !(least..=MOST).contains(&options.vocab_size) {
+        let (count, s) = (special.len(), if special.len() == 1 { "" } else { "s" });
         return Err(DataError::Argument {
             what: "the vocabulary size",
-            given: format!("{}, with {} special tokens", options.vocab_size, special.len()),
-            rule: "it must be at least 256 (one for each byte) and one for each special token, and at most 16777216",
+            given: format!(
+                "{}, and at least {least} ids are needed: 256 for the bytes and {count} for the special token{s}",
+                options.vocab_size
+            ),
+            rule: "give so many or more, up to 16777216",
         });
     }
     Ok(special)

@@ -1,6 +1,6 @@
 //! The header of a safetensors file, trusted in nothing.
 
-use crate::DataError;
+use crate::{DataError, json as words};
 use safetensors::Dtype;
 use safetensors::tensor::TensorInfo;
 use serde::de::{DeserializeSeed, Error, MapAccess, Visitor};
@@ -82,7 +82,12 @@ pub(super) fn parse(path: &Path, file: &[u8]) -> Result<Header, DataError> {
         .and_then(|parsed| json.end().map(|()| parsed))
     {
         Ok(parsed) => parsed,
-        Err(error) => return fail(format!("its header is not what the format asks for: {error}")),
+        Err(error) => {
+            return fail(format!(
+                "its header is not what the format asks for: {}",
+                words::plain(&error.to_string())
+            ));
+        }
     };
     check_ranges(path, &tensors, data.len())?;
     Ok(Header {

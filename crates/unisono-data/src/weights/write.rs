@@ -81,7 +81,7 @@ pub fn write_safetensors_as<'a, E: From<DataError>>(
     mut values: impl FnMut(usize) -> Result<Cow<'a, [f32]>, E>,
 ) -> Result<FileDigest, E> {
     let stored = tensors.iter().map(|spec| (spec, dtype.stored()));
-    let mut file = begun(path, stored, metadata)?;
+    let (mut file, size) = begun(path, stored, metadata)?;
     let mut bytes = Vec::new();
     for (i, spec) in tensors.iter().enumerate() {
         let values = values(i)?;
@@ -102,10 +102,10 @@ pub fn write_safetensors_as<'a, E: From<DataError>>(
                     .iter()
                     .for_each(|value| bytes.extend(Bf16::from_f32(*value).to_bits().to_le_bytes())),
             }
-            write_all(&mut file, &bytes)?;
+            write_all(&mut file, &bytes).map_err(|error| of_size(error, size))?;
         }
     }
-    Ok(file.commit()?)
+    Ok(file.commit().map_err(|error| of_size(error, size))?)
 }
 
 /// As [`write_safetensors`], for values of any kind: `bytes(i)` gives those of tensor `i`, little-endian in row-major order.
@@ -122,7 +122,7 @@ pub fn write_safetensors_bytes<'a, E: From<DataError>>(
         let problem = format!("is of {dtype}, whose values take less than a byte; they cannot be written");
         return Err(tensor_error(path, spec, problem).into());
     }
-    let mut file = begun(path, tensors.iter().map(|(spec, dtype)| (spec, *dtype)), metadata)?;
+    let (mut file, size) = begun(path, tensors.iter().map(|(spec, dtype)| (spec, *dtype)), metadata)?;
     for (i, (spec, dtype)) in tensors.iter().enumerate() {
         let bytes = bytes(i)?;
         let wanted = spec.shape.iter().product::<usize>() * (dtype.bitsize() / 8); // checked for the header
@@ -134,9 +134,9 @@ pub fn write_safetensors_bytes<'a, E: From<DataError>>(
             );
             return Err(tensor_error(path, spec, problem).into());
         }
-        write_all(&mut file, &bytes)?;
+        write_all(&mut file, &bytes).map_err(|error| of_size(error, size))?;
     }
-    Ok(file.commit()?)
+    Ok(file.commit().map_err(|error| of_size(error, size))?)
 }
 
 fn tensor_error(path: &Path, spec: &TensorSpec, problem: String) -> DataError {
@@ -147,29 +147,41 @@ fn tensor_error(path: &Path, spec: &TensorSpec, problem: String) -> DataError {
     }
 }
 
-/// A file with its header, to which the values are to be added.
+/// Adds what the whole file takes to an error of writing it.
+fn of_size(error: DataError, size: u64) -> DataError {
+    match error {
+        DataError::Write { path, reason } => DataError::Write {
+            path,
+            reason: format!("{reason}; the file takes {size} bytes in all: make room for it, or name another place"),
+        },
+        error => error,
+    }
+}
+
+/// A file with its header, to which the values are to be added, and the bytes that it takes with them.
 fn begun<'a>(
     path: &Path,
     tensors: impl ExactSizeIterator<Item = (&'a TensorSpec, Dtype)>,
     metadata: &BTreeMap<String, String>,
-) -> Result<AtomicFile, DataError> {
-    let header = header(tensors, metadata, |spec, problem| tensor_error(path, spec, problem))?;
+) -> Result<(AtomicFile, u64), DataError> {
+    let (header, values) = header(tensors, metadata, |spec, problem| tensor_error(path, spec, problem))?;
     let mut file = AtomicFile::create(path)?;
-    write_all(&mut file, &(header.len() as u64).to_le_bytes())?;
-    write_all(&mut file, &header)?;
-    Ok(file)
+    let size = values.saturating_add(8 + header.len() as u64);
+    let begun = write_all(&mut file, &(header.len() as u64).to_le_bytes()).and_then(|()| write_all(&mut file, &header));
+    begun.map_err(|error| of_size(error, size))?;
+    Ok((file, size))
 }
 
 fn write_all(file: &mut AtomicFile, bytes: &[u8]) -> Result<(), DataError> {
     file.write_all(bytes).map_err(|error| file.error(&error))
 }
 
-/// The header, padded with blanks so that the values begin at a multiple of 8 bytes.
+/// The header, padded with blanks so that the values begin at a multiple of 8 bytes, and the bytes of the values.
 fn header<'a>(
     tensors: impl ExactSizeIterator<Item = (&'a TensorSpec, Dtype)>,
     metadata: &BTreeMap<String, String>,
     error: impl Fn(&TensorSpec, String) -> DataError,
-) -> Result<Vec<u8>, DataError> {
+) -> Result<(Vec<u8>, u64), DataError> {
     // Strings, numbers and maps of them always have a JSON form.
     const NO_JSON: &str = "bug in unisono: a header has no JSON form";
     let mut parts = Vec::with_capacity(tensors.len() + 1);
@@ -210,5 +222,5 @@ fn header<'a>(
     }
     let mut header = format!("{{{}}}", parts.join(",")).into_bytes();
     header.resize(header.len().next_multiple_of(8), b' ');
-    Ok(header)
+    Ok((header, start))
 }

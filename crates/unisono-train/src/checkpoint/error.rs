@@ -107,7 +107,8 @@ pub enum CheckpointError {
 fn offer(instead: &Option<String>) -> String {
     match instead {
         Some(path) => format!("the checkpoint before it, {path}, is good: resume with --resume {path}"),
-        None => "no older checkpoint beside it is good".to_string(),
+        None => "no older checkpoint beside it is good: put the file back from a copy, or begin the run anew (`unisono train … --fresh`)"
+            .to_string(),
     }
 }
 

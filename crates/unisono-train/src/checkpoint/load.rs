@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use unisono_data::weights::Dtype;
 use unisono_data::{DataError, Weights, hash_file};
 
-/// A checkpoint whose every byte is what was written.
+/// A checkpoint whose every byte is what was written, or the part of it that was asked for.
 #[derive(Debug)]
 pub struct Checkpoint {
     pub(super) path: PathBuf,
@@ -26,8 +26,35 @@ type Places = BTreeMap<(bool, String), (usize, usize)>;
 /// # Errors
 /// Damage is told with the file's name, and the newest older checkpoint beside it that is good is offered.
 pub fn load(path: &Path) -> Result<Checkpoint> {
+    load_part(path, Part::All)
+}
+
+/// As [`load`], of the model's tensors alone: the optimizer's files may be damaged or gone, and their bytes are not read.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_parameters(path: &Path) -> Result<Checkpoint> {
+    load_part(path, Part::Parameters)
+}
+
+/// How much of a checkpoint is wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Everything, to go on with the run.
+    All,
+    /// The parameters, to use them.
+    Parameters,
+}
+
+impl Part {
+    fn has(self, kind: Holds) -> bool {
+        self == Part::All || kind == Holds::Parameter
+    }
+}
+
+pub(super) fn load_part(path: &Path, part: Part) -> Result<Checkpoint> {
     if path.join(MANIFEST).is_file() {
-        return read(path).map_err(|error| with_offer(error, path));
+        return read(path, part).map_err(|error| with_offer(error, path, part));
     }
     let below = path.join("checkpoints");
     let store = Checkpoints::new(if below.is_dir() { below } else { path.to_path_buf() });
@@ -44,7 +71,7 @@ pub fn load(path: &Path) -> Result<Checkpoint> {
             "it has no manifest.json, so it was not written to its end; choose another checkpoint of the run",
         ));
     }
-    store.newest()
+    store.newest_part(part)
 }
 
 fn is_step(path: &Path) -> bool {
@@ -60,7 +87,7 @@ fn not_a_checkpoint(path: &Path, problem: &str) -> CheckpointError {
 }
 
 /// Adds the newest older checkpoint that is good to an error of damage.
-fn with_offer(error: CheckpointError, path: &Path) -> CheckpointError {
+fn with_offer(error: CheckpointError, path: &Path, part: Part) -> CheckpointError {
     let CheckpointError::Damaged { file, problem, .. } = error else {
         return error;
     };
@@ -75,14 +102,17 @@ fn with_offer(error: CheckpointError, path: &Path) -> CheckpointError {
     let instead = older
         .iter()
         .skip(after.map_or(0, |at| at + 1))
-        .find(|found| read(&found.path).is_ok())
+        .find(|found| read(&found.path, part).is_ok())
         .map(|found| found.path.display().to_string());
     CheckpointError::Damaged { file, problem, instead }
 }
 
-fn read(path: &Path) -> Result<Checkpoint> {
+fn read(path: &Path, part: Part) -> Result<Checkpoint> {
     let manifest_path = path.join(MANIFEST);
-    let manifest = Manifest::read(&manifest_path)?;
+    let mut manifest = Manifest::read(&manifest_path)?;
+    // What is not wanted is not listed either, so that nothing looks for it.
+    manifest.files.retain(|file| part.has(file.holds));
+    manifest.tensors.retain(|row| part.has(row.kind));
     let damaged = |file: &Path, problem: String| CheckpointError::Damaged {
         file: file.display().to_string(),
         problem,

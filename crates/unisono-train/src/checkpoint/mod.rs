@@ -15,7 +15,7 @@
 //! - [`Checkpoints`]: the directory of a run's checkpoints: [`save`](Checkpoints::save), [`find`](Checkpoints::find),
 //!   [`newest`](Checkpoints::newest), [`clean`](Checkpoints::clean), [`rewind`](Checkpoints::rewind).
 //! - [`Writer`] writes them behind a run that goes on, from a copy in the host's memory.
-//! - [`load`] verifies one; [`Checkpoint::restore`] puts it into a live model and optimizer.
+//! - [`load`] verifies one, [`load_parameters`] the model's part of it; [`Checkpoint::restore`] puts it into a live model and optimizer.
 //! - [`verify_replicas`] compares copies by hash on the devices.
 //! - [`config_digest`] names the part of a configuration that changes the result.
 
@@ -34,7 +34,7 @@ mod writer;
 pub use digest::{config_digest, result_part};
 pub use error::CheckpointError;
 pub(crate) use error::three;
-pub use load::{Checkpoint, load};
+pub use load::{Checkpoint, load, load_parameters};
 pub use manifest::{FORMAT, FileEntry, Holds, Manifest, State, TensorRow};
 pub use replicas::verify_replicas;
 pub use restore::Restored;

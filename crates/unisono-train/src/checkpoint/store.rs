@@ -1,7 +1,8 @@
 //! The directory of a run's checkpoints: names, listing, cleaning, rotation.
 
+use super::load::{Part, load_part};
 use super::manifest::{MANIFEST, Manifest};
-use super::{Checkpoint, Result, error::CheckpointError, load};
+use super::{Checkpoint, Result, error::CheckpointError};
 use std::io;
 use std::path::{Path, PathBuf};
 use unisono_data::files::{remove_temporaries, sync_directory};
@@ -100,9 +101,21 @@ impl Checkpoints {
     /// # Errors
     /// None there, or damage in it: then the message names the file and offers the newest older one that is good.
     pub fn newest(&self) -> Result<Checkpoint> {
+        self.newest_part(Part::All)
+    }
+
+    /// As [`Checkpoints::newest`], of the model's tensors alone; see [`load_parameters`](super::load_parameters).
+    ///
+    /// # Errors
+    /// As [`Checkpoints::newest`].
+    pub fn newest_parameters(&self) -> Result<Checkpoint> {
+        self.newest_part(Part::Parameters)
+    }
+
+    pub(super) fn newest_part(&self, part: Part) -> Result<Checkpoint> {
         let listing = self.find()?;
         match listing.complete.first() {
-            Some(found) => load(&found.path),
+            Some(found) => load_part(&found.path, part),
             None => Err(CheckpointError::None {
                 directory: self.directory.display().to_string(),
                 ignored: listing.ignored,

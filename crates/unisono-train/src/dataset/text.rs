@@ -2,7 +2,7 @@
 
 use crate::config::{DataPath, RunConfig, TokenizerType};
 use crate::error::{Result, TrainError};
-use unisono_data::{Tokenizer, Tokens, Windows, corpus, files, split, text, token_file};
+use unisono_data::{DataError, Tokenizer, Tokens, Windows, corpus, files, split, text, token_file};
 
 /// Random tokens that `data_path: random` pretends to hold.
 const RANDOM_TOKENS: usize = 1 << 24;
@@ -53,7 +53,7 @@ impl TextData {
             }
             (DataPath::Path(path), kind) => {
                 let place = path.display().to_string();
-                let text = text::read_text(path)?.text;
+                let text = text::read_text(path).map_err(or_bytes)?.text;
                 let (tokenizer, tokens) = tokenise(tokenizer_of(config, kind, &text)?, &text, &place)?;
                 (Some(tokenizer), tokens, place)
             }
@@ -81,6 +81,26 @@ impl TextData {
             windows,
             digest,
         })
+    }
+}
+
+/// Where a text is none, what takes it all the same.
+fn or_bytes(error: DataError) -> DataError {
+    match error {
+        DataError::NotUtf8 {
+            path,
+            offset,
+            byte,
+            line,
+            hint,
+        } => DataError::NotUtf8 {
+            path,
+            offset,
+            byte,
+            line,
+            hint: format!("{hint}, or use tokenizer_type: byte, which takes any file"),
+        },
+        error => error,
     }
 }
 

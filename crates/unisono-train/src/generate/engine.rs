@@ -164,8 +164,9 @@ impl<'e, 'm> Engine<'e, 'm> {
             let logits = self.decoder.step(&tokens)?.wait()?;
             let row = logits.len() / tokens.len();
             for (lane, logits) in logits.chunks(row).enumerate() {
-                self.work.later_tokens += usize::from(self.lanes[lane].is_some() && !self.ended);
+                let before = self.work.new_tokens;
                 self.advance(lane, logits)?;
+                self.work.later_tokens += self.work.new_tokens - before;
             }
             self.work.later_seconds += start.elapsed().as_secs_f64();
         }
@@ -260,7 +261,6 @@ impl<'e, 'm> Engine<'e, 'm> {
             });
         }
         let id = sequence.sampler.next(real, tokens as u64);
-        self.work.new_tokens += 1;
         let mut wish = ControlFlow::Continue(());
         let finish = if request.stop_ids.contains(&id) {
             Some(Finish::Stop(id))
@@ -269,6 +269,7 @@ impl<'e, 'm> Engine<'e, 'm> {
                 output.logprobs.push(logprobs.of(real, id));
             }
             output.ids.push(id);
+            self.work.new_tokens += 1;
             sequence.last = id;
             wish = (self.on_event)(index, Event::Token(id));
             if output.ids.len() == request.max_new_tokens {

@@ -150,7 +150,7 @@ pub struct Work {
     pub prompt_tokens: usize,
     /// Seconds of that.
     pub prompt_seconds: f64,
-    /// New tokens.
+    /// New tokens; one that ends a text is none of it.
     pub new_tokens: usize,
     /// Those of them that steps gave, a token of each sequence at a time.
     pub later_tokens: usize,

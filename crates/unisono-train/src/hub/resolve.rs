@@ -28,7 +28,7 @@ pub fn resolve(name: &str, variables: &BTreeMap<String, String>) -> Result<PathB
     match Repository::of(&expanded) {
         Some(repository) => repository.find(variables),
         None => Err(HubError::Name(format!(
-            "{expanded} does not exist{}",
+            "{expanded} does not exist{}: name a directory, or a model in Hugging Face's cache as org/name",
             meant(name, &expanded)
         ))),
     }

@@ -140,7 +140,14 @@ pub(crate) fn replace_directory(
     };
     let (temporary, old) = (Temporary(beside("new")), Temporary(beside("old")));
     std::fs::create_dir(&temporary.0).map_err(|error| DataError::write(&temporary.0, &error))?;
-    let files = write(&temporary.0)?;
+    let files = write(&temporary.0).map_err(|error| match error {
+        // The name beside it is gone when this is read.
+        HubError::Data(DataError::Write { path, reason }) => HubError::Data(DataError::Write {
+            path: path.replace(&temporary.0.display().to_string(), &directory.display().to_string()),
+            reason,
+        }),
+        error => error,
+    })?;
     if directory.exists() {
         std::fs::rename(directory, &old.0).map_err(failed)?;
     }

@@ -30,6 +30,9 @@ use unisono_runtime::machine::cores;
 use unisono_tensor::{Dtype, Mesh, MeshDevice, Options, Result};
 
 /// What measures the devices' collectives, which processes do together.
+/// Repetitions of a kernel, unless said otherwise.
+const REPETITIONS: u16 = 5;
+/// The filter that means the collectives.
 pub const COLLECTIVES: &str = collectives::NAME;
 
 /// Seconds that each look at the peak takes.
@@ -88,7 +91,13 @@ pub fn run(args: &BenchArgs, context: &Context) -> std::result::Result<u8, Failu
         out.warn("this program was built with checks for tests: cargo build --release makes the fast one");
     }
     let filter = args.filter.as_deref().unwrap_or_default();
+    let repetitions = args.repetitions.unwrap_or(REPETITIONS);
     if filter == collectives::NAME {
+        if args.repetitions.is_some() {
+            return Err(Failure::input(
+                "--repetitions is for kernels: a collective is measured as often as its size allows; leave it out",
+            ));
+        }
         return collectives::run(args, context);
     }
     let (mut rows, mut machines) = (Vec::new(), Vec::new());
@@ -104,7 +113,7 @@ pub fn run(args: &BenchArgs, context: &Context) -> std::result::Result<u8, Failu
             device: &device,
             context,
             threads,
-            repetitions: args.repetitions,
+            repetitions,
             memory: OnceCell::new(),
             machine: OnceCell::new(),
         };
@@ -116,7 +125,7 @@ pub fn run(args: &BenchArgs, context: &Context) -> std::result::Result<u8, Failu
         if generates(filter) {
             // The machine is described before the first measurement.
             bench.machine()?;
-            for generation in generations(&device, filter, usize::from(args.repetitions))? {
+            for generation in generations(&device, filter, usize::from(repetitions))? {
                 rows.push(bench.generation(generation)?);
             }
         }

@@ -1,14 +1,15 @@
-//! `unisono chat`: a conversation on the terminal, or with a user's message a line from a pipe.
+//! `unisono chat`: a conversation on the terminal, or with a user's message a line from a pipe; with `--json` an object an answer.
 
-use super::DONE;
 use super::generate::tell_rates;
 use super::requests::chosen;
 use super::writer::{Template, Writer};
+use super::{DONE, given};
 use crate::cli::ChatArgs;
 use crate::context::Context;
 use crate::exit::Failure;
 use crate::launched;
 use crate::signals::Interrupts;
+use serde_json::json;
 use std::io::{BufRead, IsTerminal};
 use std::ops::ControlFlow;
 use unisono_data::{Message, Tokenizer};
@@ -25,6 +26,8 @@ const INTERRUPT: &str = "; Ctrl-C ends an answer";
 /// A name that is no run and no model, a model without a chat template.
 pub fn run(args: &ChatArgs, context: &Context) -> Result<u8, Failure> {
     let template = Template::named(args.template.as_deref())?;
+    given::model(&args.model)?;
+    given::sampling(&args.model.changes, &args.sampling)?;
     let writer = Writer::load(&args.model, context)?;
     let tokenizer = writer.tokenizer()?;
     writer.check_template(template)?;
@@ -170,6 +173,12 @@ impl Chat<'_> {
             }
         })?;
         out.piece("\n");
+        out.json(&json!({
+            "text": answer.text.trim(),
+            "ids": answer.ids,
+            "finish": answer.finish.word(),
+            "finish_reason": answer.finish.to_string(),
+        }));
         match &answer.finish {
             Finish::Context { .. } => out.note(format!("the answer ends here: {}; /reset begins anew", answer.finish)),
             Finish::Length => out.note(format!(

@@ -20,12 +20,18 @@ const ANSWER: usize = 100;
 pub fn run(args: &DiffArgs, context: &Context) -> Result<u8, Failure> {
     let mut report = compare(&args.a, &args.b)?;
     if let Some(file) = &args.prompts {
-        let prompts: Vec<String> = text::read_text(file)?
+        let prompts: Vec<String> = text::read_text_or_none(file)?
             .text
             .lines()
             .filter(|line| !line.is_empty())
             .map(str::to_string)
             .collect();
+        if prompts.is_empty() {
+            return Err(Failure::input(format!(
+                "{} has no lines, so there is nothing to go on from: write a prompt a line",
+                file.display()
+            )));
+        }
         let (a, b) = (
             answers(&args.a, &prompts, context)?,
             answers(&args.b, &prompts, context)?,

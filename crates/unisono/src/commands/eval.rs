@@ -1,7 +1,7 @@
 //! `unisono eval`: how well a model predicts held-out data.
 
-use super::DONE;
 use super::trained::{HubModel, Trained};
+use super::{DONE, given};
 use crate::cli::EvalArgs;
 use crate::context::Context;
 use crate::exit::Failure;
@@ -24,9 +24,41 @@ const DEFAULT_SEQUENCES: usize = 8;
 /// # Errors
 /// A name that is no run and no model, or data that cannot be read.
 pub fn run(args: &EvalArgs, context: &Context) -> Result<u8, Failure> {
+    given::model(&args.model)?;
+    check_options(args)?;
     match &args.model.run {
         Some(run) => of_run(run, args, context),
         None => of_files(args, context),
+    }
+}
+
+/// Refuses options that would count for nothing.
+fn check_options(args: &EvalArgs) -> Result<(), Failure> {
+    let changes = &args.model.changes;
+    if args.batch.is_some() {
+        given::once(changes, "--batch", "training_config.validation_batch_size")?;
+    }
+    if args.template.is_some() {
+        given::once(changes, "--template", "training_config.template")?;
+    }
+    let text = args.data.as_ref().filter(|file| !is_examples(file));
+    if let (Some(_), Some(text)) = (&args.template, text) {
+        return Err(Failure::input(format!(
+            "--template is for examples (.jsonl), and {} is text, which is measured as it is: leave --template out",
+            text.display()
+        )));
+    }
+    match (args.context, &args.model.run, &args.data) {
+        (Some(_), Some(_), _) => Err(Failure::input(
+            "--context is for --model, and a run is measured in windows of its own transformer_config.max_sequence_length: leave \
+             --context out",
+        )),
+        (Some(_), _, Some(file)) if is_examples(file) => Err(Failure::input(format!(
+            "--context is for text that is cut into windows, and {} holds examples, each of which is measured as a whole: leave \
+             --context out",
+            file.display()
+        ))),
+        _ => Ok(()),
     }
 }
 

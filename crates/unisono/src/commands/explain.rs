@@ -37,28 +37,28 @@ pub struct ExplainArgs {
     /// Parallel links between neighbours
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub links: usize,
-    /// What an all-reduce does
-    #[arg(long, value_enum, default_value = "sum")]
-    pub reduction: ReductionName,
-    /// The device that has or gets everything, in broadcast, gather and scatter
-    #[arg(long, value_name = "DEVICE", default_value_t = 0)]
-    pub root: usize,
-    /// The sender, in point-to-point
-    #[arg(long, value_name = "DEVICE", default_value_t = 0)]
-    pub from: usize,
+    /// What an all-reduce does [default: sum]
+    #[arg(long, value_enum)]
+    pub reduction: Option<ReductionName>,
+    /// The device that has or gets everything, in broadcast, gather and scatter [default: 0]
+    #[arg(long, value_name = "DEVICE")]
+    pub root: Option<usize>,
+    /// The sender, in point-to-point [default: 0]
+    #[arg(long, value_name = "DEVICE")]
+    pub from: Option<usize>,
     /// The receiver, in point-to-point [default: the last device]
     #[arg(long, value_name = "DEVICE")]
     pub to: Option<usize>,
-    /// Places, in shift; negative ones go back
-    #[arg(long, value_name = "K", default_value_t = 1, allow_negative_numbers = true)]
-    pub by: isize,
+    /// Places, in shift; negative ones go back [default: 1]
+    #[arg(long, value_name = "K", allow_negative_numbers = true)]
+    pub by: Option<isize>,
     /// A mesh graph descriptor, a file or the name of a built-in one: its links, channels and bandwidths
     #[arg(long, value_name = "FILE|NAME")]
     pub mesh_graph_descriptor: Option<String>,
 }
 
 /// The collectives' names.
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[allow(missing_docs)] // The names say what they are.
 pub enum CollectiveName {
     AllGather,
@@ -120,6 +120,7 @@ const MOST_DEVICES: usize = 4096;
 /// read or is wrong.
 pub fn run(args: &ExplainArgs, context: &Context) -> Result<u8, Failure> {
     let out = &context.out;
+    check_options(args)?;
     let load = |name: &String| descriptors::load(name, context);
     let described = args.mesh_graph_descriptor.as_ref().map(load).transpose()?;
     let machine = described.as_ref().map(only_mesh).transpose()?;
@@ -176,12 +177,39 @@ pub fn run(args: &ExplainArgs, context: &Context) -> Result<u8, Failure> {
     DONE
 }
 
+/// Refuses options that say nothing about the collective.
+fn check_options(args: &ExplainArgs) -> Result<(), Failure> {
+    use CollectiveName::{AllReduce, Broadcast, Gather, PointToPoint, Scatter, Shift};
+    let options: [(&str, bool, &[CollectiveName]); 5] = [
+        ("--reduction", args.reduction.is_some(), &[AllReduce]),
+        ("--root", args.root.is_some(), &[Broadcast, Gather, Scatter]),
+        ("--from", args.from.is_some(), &[PointToPoint]),
+        ("--to", args.to.is_some(), &[PointToPoint]),
+        ("--by", args.by.is_some(), &[Shift]),
+    ];
+    let name = |collective: &CollectiveName| {
+        let value = collective.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    };
+    for (option, given, of) in options {
+        if given && !of.contains(&args.collective) {
+            let of: Vec<String> = of.iter().map(name).collect();
+            return Err(Failure::input(format!(
+                "{option} is not for {}, but for {}: leave it out",
+                name(&args.collective),
+                of.join(", ")
+            )));
+        }
+    }
+    Ok(())
+}
+
 fn collective(args: &ExplainArgs, devices: usize) -> Collective {
-    let root = args.root;
+    let root = args.root.unwrap_or(0);
     match args.collective {
         CollectiveName::AllGather => Collective::AllGather,
         CollectiveName::ReduceScatter => Collective::ReduceScatter,
-        CollectiveName::AllReduce => Collective::AllReduce(match args.reduction {
+        CollectiveName::AllReduce => Collective::AllReduce(match args.reduction.unwrap_or(ReductionName::Sum) {
             ReductionName::Sum => Reduction::Sum,
             ReductionName::Mean => Reduction::Mean,
             ReductionName::Max => Reduction::Max,
@@ -193,10 +221,12 @@ fn collective(args: &ExplainArgs, devices: usize) -> Collective {
         CollectiveName::Gather => Collective::Gather { root },
         CollectiveName::Scatter => Collective::Scatter { root },
         CollectiveName::PointToPoint => Collective::PointToPoint {
-            from: args.from,
+            from: args.from.unwrap_or(0),
             to: args.to.unwrap_or(devices - 1),
         },
-        CollectiveName::Shift => Collective::Shift { by: args.by },
+        CollectiveName::Shift => Collective::Shift {
+            by: args.by.unwrap_or(1),
+        },
         CollectiveName::Barrier => Collective::Barrier,
     }
 }

@@ -2,11 +2,12 @@
 
 use super::DONE;
 use super::trained::Trained;
-use crate::cli::{Changes, ExportArgs};
+use crate::cli::Changes;
 use crate::context::Context;
 use crate::exit::Failure;
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use serde_json::json;
+use std::path::PathBuf;
 use unisono_data::weights::WrittenDtype;
 use unisono_train::export::{Exported, export};
 use unisono_train::hub::{SaveOptions, save};
@@ -30,12 +31,35 @@ pub enum ExportDtype {
     Bf16,
 }
 
+/// Options of `export`.
+#[derive(Args)]
+pub struct ExportArgs {
+    /// The run: a folder, one of its checkpoints, or `latest`
+    #[arg(long, value_name = "DIR")]
+    pub run: PathBuf,
+    /// The file to write; for --format hf the directory
+    #[arg(short, long, value_name = "FILE.safetensors|DIR")]
+    pub out: PathBuf,
+    /// A single file of weights, or a directory that transformers loads
+    #[arg(long, value_enum, default_value = "file")]
+    pub format: ExportFormat,
+    /// What the weights become; only for --format hf
+    #[arg(long, value_enum, default_value = "f32")]
+    pub dtype: ExportDtype,
+    /// A file of weights is at most so large; only for --format hf [default: 5000000000]
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true, value_parser = at_least_one)]
+    pub shard_bytes: Option<u64>,
+}
+
 /// See the module.
 ///
 /// # Errors
 /// A name that is no run, files in the way, a full disk.
 pub fn run(args: &ExportArgs, context: &Context) -> Result<u8, Failure> {
     let out = &context.out;
+    if args.format == ExportFormat::File {
+        check_file(args)?;
+    }
     let trained = Trained::load_to_write(&args.run, &Changes::default(), context)?;
     let exported = match args.format {
         ExportFormat::File => file(args, &trained)?,
@@ -52,12 +76,35 @@ pub fn run(args: &ExportArgs, context: &Context) -> Result<u8, Failure> {
     DONE
 }
 
-fn file(args: &ExportArgs, trained: &Trained) -> Result<Exported, Failure> {
+/// Whether a single file can be written as the options say.
+fn check_file(args: &ExportArgs) -> Result<(), Failure> {
     if args.dtype != ExportDtype::F32 {
         return Err(Failure::input(
             "--dtype is for --format hf: a single file holds the weights in f32, as they are",
         ));
     }
+    if let Some(bytes) = args.shard_bytes {
+        return Err(Failure::input(format!(
+            "--shard-bytes {bytes} is for --format hf: without it one file holds all weights, whatever its size"
+        )));
+    }
+    if args.out.is_dir() {
+        return Err(Failure::input(format!(
+            "--out {0} is a directory, and a file is written: name one, such as {0}/model.safetensors, or write a directory that \
+             does not exist yet with --format hf",
+            args.out.display()
+        )));
+    }
+    Ok(())
+}
+
+/// The value of `--shard-bytes`.
+fn at_least_one(text: &str) -> Result<u64, String> {
+    let bytes = text.parse().ok().filter(|bytes| *bytes > 0);
+    bytes.ok_or_else(|| "a number of bytes is needed, at least 1".into())
+}
+
+fn file(args: &ExportArgs, trained: &Trained) -> Result<Exported, Failure> {
     let gpt = match &trained.spec {
         ModelSpec::Gpt(config) => Some(config),
         ModelSpec::Llama(_) | ModelSpec::Perceptron(_) => None,
@@ -72,7 +119,7 @@ fn directory(args: &ExportArgs, trained: &Trained) -> Result<Exported, Failure> 
             ExportDtype::F32 => WrittenDtype::F32,
             ExportDtype::Bf16 => WrittenDtype::Bf16,
         },
-        shard_bytes: args.shard_bytes,
+        shard_bytes: args.shard_bytes.unwrap_or(SaveOptions::default().shard_bytes),
         ..SaveOptions::default()
     };
     let options = match &trained.tokenizer {

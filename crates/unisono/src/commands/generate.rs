@@ -1,11 +1,13 @@
 //! `unisono generate`: a model goes on from prompts; a single one is seen as it is written.
 
-use super::DONE;
+use super::given;
 use super::requests::{Asked, read};
 use super::writer::Writer;
 use crate::cli::GenerateArgs;
 use crate::context::Context;
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
+use crate::output::numbers::counted;
+use crate::signals::Signals;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -20,14 +22,31 @@ use unisono_train::generate::{
 /// # Errors
 /// A name that is no run and no model, prompts that cannot be gone on from, settings that mean nothing.
 pub fn run(args: &GenerateArgs, context: &Context) -> Result<u8, Failure> {
+    given::model(&args.model)?;
+    given::sampling(&args.model.changes, &args.sampling)?;
+    if args.logprobs.is_some() && !args.jsonl && !context.out.is_json() {
+        return Err(Failure::input(
+            "--logprobs is written with --json and --jsonl only, and the text has no place for it: add one of them",
+        ));
+    }
     let writer = Writer::load(&args.model, context)?;
     let asked = read(args, &writer, context)?;
+    let has_no_place = !args.jsonl && !context.out.is_json();
+    if has_no_place && asked.iter().any(|asked| asked.request.logprobs.is_some()) {
+        context
+            .out
+            .note("logprobs of the prompts are left out: they are written with --json and --jsonl only");
+    }
     let batching = Batching {
         sequences: args.batch,
         vocabulary: writer.vocabulary(),
         ..Batching::default()
     };
     let mut shown = Shown::new(&asked, &writer, args.jsonl, context);
+    // A single text is seen as it is written, and of several processes all must do the same.
+    if context.ranks.is_none() && !shown.streams() {
+        shown.signals = Some(Signals::catch()?);
+    }
     let requests: Vec<Request> = asked.iter().map(|asked| asked.request.clone()).collect();
     let work = match writer.tokenizer() {
         Ok(tokenizer) => {
@@ -53,9 +72,9 @@ pub fn run(args: &GenerateArgs, context: &Context) -> Result<u8, Failure> {
             generate_events(writer.model(), &requests, &batching, &mut on_event)?.1
         }
     };
-    shown.finish();
+    let stopped = shown.finish();
     tell_rates(&work, asked.len(), context);
-    DONE
+    Ok(stopped.unwrap_or(exit::OK))
 }
 
 /// How fast it was, prompts and new tokens apart.
@@ -63,22 +82,22 @@ pub fn tell_rates(work: &Work, sequences: usize, context: &Context) {
     let mut parts = Vec::new();
     if work.prompt_tokens > 0 {
         parts.push(format!(
-            "{} prompt tokens in {:.2} s, {:.1} tokens/s",
-            work.prompt_tokens,
+            "{} in {:.2} s, {:.1} tokens/s",
+            counted(work.prompt_tokens, "prompt token"),
             work.prompt_seconds,
             work.prompt_rate()
         ));
     }
-    if work.new_tokens > 0 {
+    if work.prompt_tokens + work.new_tokens > 0 {
         let each = match sequences {
             1 => String::new(),
             n => format!(" over {n} prompts"),
         };
+        let new = counted(work.new_tokens, "new token");
         parts.push(match work.later_tokens {
-            0 => format!("{} new tokens{each}", work.new_tokens),
+            0 => format!("{new}{each}"),
             later => format!(
-                "{} new tokens{each}, {later} of them behind the prompts' in {:.2} s, {:.1} tokens/s",
-                work.new_tokens,
+                "{new}{each}, {later} of them behind the prompts' in {:.2} s, {:.1} tokens/s",
                 work.later_seconds,
                 work.later_rate()
             ),
@@ -95,6 +114,8 @@ struct Shown<'a> {
     writer: &'a Writer,
     jsonl: bool,
     context: &'a Context,
+    /// What may end everything before its end, where that leaves something to write.
+    signals: Option<Signals>,
     /// Whether something was written of a single prompt's text.
     begun: bool,
     /// Results that wait for an earlier prompt's.
@@ -112,6 +133,7 @@ impl<'a> Shown<'a> {
             writer,
             jsonl,
             context,
+            signals: None,
             begun: false,
             waiting: BTreeMap::new(),
             next: 0,
@@ -127,10 +149,15 @@ impl<'a> Shown<'a> {
     /// Nobody needs a text that nobody reads.
     fn go_on(&self) -> ControlFlow<End> {
         // Of several processes all must do the same, and the others cannot know.
-        match self.context.out.is_broken() && self.context.ranks.is_none() {
+        match (self.context.out.is_broken() && self.context.ranks.is_none()) || self.stopped().is_some() {
             true => ControlFlow::Break(End::All),
             false => ControlFlow::Continue(()),
         }
+    }
+
+    /// The exit code of a signal that ended everything.
+    fn stopped(&self) -> Option<u8> {
+        self.signals.as_ref().and_then(Signals::code)
     }
 
     fn event(&mut self, index: usize, event: TextEvent<'_>) -> ControlFlow<End> {
@@ -244,10 +271,25 @@ impl<'a> Shown<'a> {
         Value::Object(object)
     }
 
-    /// The result of all for programs.
-    fn finish(self) {
+    /// What waits for a prompt that a signal kept from its end, and the result of all for programs. Gives the exit code of the signal.
+    fn finish(mut self) -> Option<u8> {
+        let stopped = self.stopped().filter(|_| self.next < self.asked.len());
+        if stopped.is_some() {
+            // In a list for programs a result's place is its prompt's, so that none may be missing before it.
+            if !self.context.out.is_json() {
+                for (index, (output, seconds)) in std::mem::take(&mut self.waiting) {
+                    self.show(index, &output, seconds);
+                    self.next += 1;
+                }
+            }
+            self.context.out.note(format!(
+                "ended by a signal: {} of {} prompts are answered and written",
+                self.next,
+                self.asked.len()
+            ));
+        }
         if self.jsonl {
-            return;
+            return stopped;
         }
         let checkpoint = json!(self.writer.source);
         let mut results = self.results;
@@ -262,6 +304,7 @@ impl<'a> Shown<'a> {
             }
         };
         self.context.out.json(&all);
+        stopped
     }
 }
 

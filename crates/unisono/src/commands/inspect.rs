@@ -3,7 +3,7 @@
 use super::{DONE, setup};
 use crate::cli::InspectArgs;
 use crate::context::Context;
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use crate::output::numbers::{bytes, counted, grouped};
 use crate::runs;
 use serde_json::json;
@@ -26,7 +26,11 @@ pub fn run(args: &InspectArgs, context: &Context) -> Result<u8, Failure> {
         let seen = inspect(&path)?;
         tell(&seen, context);
         context.out.json(&seen);
-        return DONE;
+        // What cannot be used is told in full, and is wrong input all the same.
+        return Ok(match seen.refused.is_empty() {
+            true => exit::OK,
+            false => exit::INPUT,
+        });
     }
     let (list, total) = tensors(&path)?;
     let out = &context.out;

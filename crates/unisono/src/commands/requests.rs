@@ -1,14 +1,14 @@
 //! Prompts of `generate`: from options, files and JSON lines.
 
+use super::request_line::Line;
 use super::writer::{Template, Writer};
 use crate::cli::{GenerateArgs, SamplingArgs};
 use crate::context::Context;
 use crate::exit::Failure;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use std::io::Read;
 use std::path::Path;
-use unisono_data::{Message, text};
+use unisono_data::text;
 use unisono_train::generate::{Request, Sampling, StopTexts};
 
 /// Lines that are told of when they are bad.
@@ -28,41 +28,8 @@ pub struct Asked {
     pub stops: StopTexts,
 }
 
-/// A line of JSON.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Line {
-    prompt: Option<String>,
-    prompt_ids: Option<Vec<u32>>,
-    messages: Option<Vec<Said>>,
-    max_new_tokens: Option<usize>,
-    temperature: Option<f64>,
-    top_k: Option<i64>,
-    top_p: Option<f64>,
-    min_p: Option<f64>,
-    repetition_penalty: Option<f64>,
-    seed: Option<u64>,
-    stop: Option<Stop>,
-    logprobs: Option<usize>,
-}
-
 /// A request, or what is wrong with it, and where it comes from.
 type Named = (String, Result<Line, String>);
-
-/// A message of a conversation.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Said {
-    role: String,
-    content: String,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Stop {
-    One(String),
-    Some(Vec<String>),
-}
 
 /// All prompts that the options name, in order: texts, files, tokens, lines.
 ///
@@ -74,7 +41,8 @@ pub fn read(args: &GenerateArgs, writer: &Writer, context: &Context) -> Result<V
         lines.push(("--prompt".to_string(), Ok(Line::of_text(prompt.clone()))));
     }
     for file in &args.prompts.prompt_file {
-        let text = text::read_text(file)?.text;
+        // An empty file is an empty prompt, of which what can be said is said where it is tried.
+        let text = text::read_text_or_none(file)?.text;
         lines.push((file.display().to_string(), Ok(Line::of_text(text))));
     }
     if let Some(ids) = &args.prompts.prompt_ids {
@@ -109,22 +77,23 @@ pub fn read(args: &GenerateArgs, writer: &Writer, context: &Context) -> Result<V
 fn of_json(file: &Path, context: &Context) -> Result<Vec<Named>, Failure> {
     let (name, text) = match file.to_str() {
         Some("-") => {
-            let mut text = String::new();
+            let mut bytes = Vec::new();
             // Of several processes the first has it.
             if context.ranks.as_ref().is_none_or(|ranks| ranks.rank() == 0) {
-                let read = std::io::stdin().read_to_string(&mut text);
+                let read = std::io::stdin().read_to_end(&mut bytes);
                 read.map_err(|error| Failure::input(format!("standard input cannot be read: {error}")))?;
             }
+            let mut text = text::text_of(bytes, "standard input")?.text;
             if let Some(ranks) = &context.ranks {
                 text = ranks.of_first("the reading of standard input", &text)?;
             }
             ("standard input".to_string(), text)
         }
-        _ => (file.display().to_string(), text::read_text(file)?.text),
+        _ => (file.display().to_string(), text::read_text_or_none(file)?.text),
     };
     let filled = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let lines: Vec<_> = filled
-        .map(|(index, line)| (format!("{name}:{}", index + 1), parse(line)))
+        .map(|(index, line)| (format!("{name}:{}", index + 1), Line::parse(line)))
         .collect();
     match lines.is_empty() {
         true => Err(Failure::input(format!(
@@ -134,48 +103,26 @@ fn of_json(file: &Path, context: &Context) -> Result<Vec<Named>, Failure> {
     }
 }
 
-fn parse(line: &str) -> Result<Line, String> {
-    serde_json::from_str(line).map_err(|error| {
-        let error = error.to_string();
-        format!(
-            "this is no request: {}",
-            error.replace(" at line 1 column ", ", at character ")
-        )
-    })
-}
-
-impl Line {
-    fn of_text(prompt: String) -> Line {
-        Line {
-            prompt: Some(prompt),
-            ..Line::default()
-        }
-    }
-
-    /// How tokens are chosen, where this line and then the options say so.
-    fn sampling(&self, options: Sampling) -> Result<Sampling, String> {
-        let sampling = Sampling {
-            temperature: self.temperature.map_or(options.temperature, |t| t as f32),
-            top_k: match self.top_k {
-                Some(-1 | 0) => None,
-                Some(k) => {
-                    let k = usize::try_from(k);
-                    Some(k.map_err(|_| "top_k must be at least 1, or -1 or 0 for all tokens".to_string())?)
-                }
-                None => options.top_k,
-            },
-            top_p: self.top_p.map_or(options.top_p, |p| p as f32),
-            min_p: self.min_p.map_or(options.min_p, |p| p as f32),
-            repetition_penalty: self.repetition_penalty.map_or(options.repetition_penalty, |r| r as f32),
-            seed: self.seed.unwrap_or(options.seed),
-        };
-        sampling.check().map(|()| sampling)
-    }
+/// How tokens are chosen, where the line and then the options say so.
+fn sampling(line: &Line, options: Sampling) -> Result<Sampling, String> {
+    let sampling = Sampling {
+        temperature: line.temperature.map_or(options.temperature, |t| t as f32),
+        top_k: match line.top_k {
+            // What is not above 0 means all tokens.
+            Some(k) => usize::try_from(k).ok().filter(|k| *k > 0),
+            None => options.top_k,
+        },
+        top_p: line.top_p.map_or(options.top_p, |p| p as f32),
+        min_p: line.min_p.map_or(options.min_p, |p| p as f32),
+        repetition_penalty: line.repetition_penalty.map_or(options.repetition_penalty, |r| r as f32),
+        seed: line.seed.unwrap_or(options.seed),
+    };
+    sampling.check().map(|()| sampling)
 }
 
 /// A prompt as tokens, with its settings.
 fn ready(whose: &str, line: Line, args: &GenerateArgs, writer: &Writer) -> Result<Asked, String> {
-    let sampling = line.sampling(chosen(writer.sampling, &args.sampling))?;
+    let sampling = sampling(&line, chosen(writer.sampling, &args.sampling))?;
     let (given, text, prompt_ids) = match (line.prompt, line.prompt_ids, line.messages) {
         (Some(prompt), None, None) => {
             let tokenizer = writer.tokenizer().map_err(|failure| failure.message)?;
@@ -184,18 +131,13 @@ fn ready(whose: &str, line: Line, args: &GenerateArgs, writer: &Writer) -> Resul
         }
         (None, Some(ids), None) => (("prompt_ids", json!(ids)), None, ids),
         (None, None, Some(said)) => {
-            let messages: Vec<Message> = said.into_iter().map(|m| Message::new(m.role, m.content)).collect();
-            let ids = writer.conversation(Template::Tokenizer, &messages)?;
-            (("messages", json!(messages)), None, ids)
+            let ids = writer.conversation(Template::Tokenizer, &said)?;
+            (("messages", json!(said)), None, ids)
         }
         _ => return Err("a request has one of \"prompt\", \"prompt_ids\" and \"messages\"".into()),
     };
     writer.check_prompt(&prompt_ids)?;
-    let stops = match line.stop {
-        Some(Stop::One(text)) => vec![text],
-        Some(Stop::Some(texts)) => texts,
-        None => args.sampling.stop.clone(),
-    };
+    let stops = line.stop.unwrap_or_else(|| args.sampling.stop.clone());
     if !stops.is_empty() {
         // Text can be watched only where there is any.
         writer.tokenizer().map_err(|failure| failure.message)?;

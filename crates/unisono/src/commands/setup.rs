@@ -1,5 +1,6 @@
 //! From options to a checked plan: what `train`, `check` and the commands on trained models begin with.
 
+use super::given;
 use super::system::System;
 use crate::cli::Changes;
 use crate::context::Context;
@@ -40,12 +41,7 @@ pub fn overrides_with(
     let mut add = |option: &str, texts: Vec<String>| {
         for text in texts {
             let key = text.split('=').next().unwrap_or_default();
-            let same = |set: &&String| set.split('=').next().is_some_and(|set| set.trim() == key);
-            if let Some(set) = changes.set.iter().find(same) {
-                return Err(Failure::input(format!(
-                    "{option} and --set {set} contradict each other: both say {key}; give one of them"
-                )));
-            }
+            given::once(changes, option, key)?;
             overrides.push(text);
         }
         Ok(())

@@ -46,9 +46,17 @@ fn train(args: &TokenizerTrainArgs, context: &Context) -> Result<u8, Failure> {
         special_tokens: args.special.clone(),
     };
     let tokenizer = Tokenizer::Hf(train_bpe(&texts, &options)?);
+    let is_new = !args.out.exists();
     fs::create_dir_all(&args.out)
         .map_err(|error| Failure::running(format!("{} cannot be made: {error}", args.out.display())))?;
-    tokenizer.save(&file)?;
+    if let Err(error) = tokenizer.save(&file) {
+        if is_new {
+            // It was made for nothing; the error that led here is the one to tell.
+            let _ = fs::remove_file(args.out.join("tokenizer_config.json"));
+            let _ = fs::remove_dir(&args.out);
+        }
+        return Err(error.into());
+    }
     let (mut bytes, mut tokens) = (0, 0);
     for text in &texts {
         if bytes < MEASURED {
@@ -83,7 +91,14 @@ fn read(path: &Path) -> Result<Vec<String>, Failure> {
         return Ok(vec![unisono_data::corpus::stories()]);
     }
     if path.extension().is_none_or(|extension| extension != "jsonl") {
-        return Ok(vec![text::read_text(path)?.text]);
+        let text = text::read_text_or_none(path)?.text;
+        return match text.is_empty() {
+            false => Ok(vec![text]),
+            true => Err(Failure::input(format!(
+                "{} is empty: there is no text in it to learn tokens from",
+                path.display()
+            ))),
+        };
     }
     // Without a tokenizer an example's tokens are the bytes of its text.
     let (examples, report) = Examples::check(path, None, &Template::Auto, usize::MAX)?;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use unisono_data::Tokenizer;
 use unisono_nn::{LanguageModel, Regime};
 use unisono_tensor::{Dtype, Mesh, MeshDevice, Options};
-use unisono_train::checkpoint::{self, Holds, Manifest};
+use unisono_train::checkpoint::{self, CheckpointError, Holds, Manifest};
 use unisono_train::config::{RunConfig, TokenizerType};
 use unisono_train::generate::Sampling;
 use unisono_train::hub::{self, WeightSet};
@@ -74,10 +74,12 @@ impl Trained {
             config.device.mesh_shape = vec![1];
             (config.device.enable_ddp, config.device.enable_tp) = (false, false);
         }
+        // The optimizer's state is for training alone.
         let checkpoint = match &named.checkpoint {
-            Some(path) => checkpoint::load(path)?,
-            None => runs::checkpoints(&named.directory, &context.environment).newest()?,
+            Some(path) => checkpoint::load_parameters(path),
+            None => runs::checkpoints(&named.directory, &context.environment).newest_parameters(),
         };
+        let checkpoint = checkpoint.map_err(|error| not_loaded(error, &named.directory))?;
         let file = named.directory.join("tokenizer.json");
         let tokenizer = match (config.training.tokenizer_type, file.is_file()) {
             (TokenizerType::Pretokenised, _) | (_, false) => None,
@@ -189,7 +191,15 @@ impl HubModel {
                 "--set {set} is for runs; a model of --model takes --mesh, --workers and --dtype"
             )));
         }
-        let directory = hub::resolve(name, &context.environment.variables)?;
+        let directory = hub::resolve(name, &context.environment.variables).map_err(|error| {
+            let known = runs::known();
+            Failure::input(format!("{error}; a run of unisono's is named with --run{known}"))
+        })?;
+        if directory.join("config.yaml").is_file() && !directory.join("config.json").is_file() {
+            return Err(Failure::input(format!(
+                "{name} is a run of unisono's: name it with --run"
+            )));
+        }
         let described = hub::read_config(&directory)?;
         let weights = WeightSet::open(&directory)?;
         let stored = match described.dtype.as_deref() {
@@ -239,6 +249,25 @@ impl HubModel {
             tokenizer,
             eos_ids,
         })
+    }
+}
+
+/// Why a run has no weights to use, and what helps who wants to use them, not to train.
+fn not_loaded(error: CheckpointError, run: &Path) -> Failure {
+    let run = run.display();
+    match error {
+        CheckpointError::None { directory, .. } => Failure::input(format!(
+            "{directory} holds no complete checkpoint, so {run} has no weights yet: wait until its training has written one, begin it \
+             anew with `unisono train -c {run}/config.yaml --out {run} --fresh`, or name another run"
+        )),
+        CheckpointError::Damaged {
+            file,
+            problem,
+            instead: Some(older),
+        } => Failure::input(format!(
+            "{file} is damaged: {problem}; the checkpoint before it is good: name it with --run {older}"
+        )),
+        error => error.into(),
     }
 }
 
