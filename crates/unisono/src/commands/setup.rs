@@ -38,7 +38,7 @@ pub fn overrides_with(
     files: &[(&str, &str, Option<&String>)],
 ) -> Result<Vec<String>, Failure> {
     let mut overrides = changes.set.clone();
-    let mut add = |option: &str, texts: Vec<String>| {
+    let mut add = |option: &str, texts: Vec<String>| -> Result<(), Failure> {
         for text in texts {
             let key = text.split('=').next().unwrap_or_default();
             given::once(changes, option, key)?;
