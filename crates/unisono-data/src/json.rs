@@ -31,8 +31,10 @@ pub fn problem_in_line(error: &serde_json::Error, line: &str) -> String {
 
 /// A message without its place. What says what to look for stays as it is (``expected `:` ``, `trailing comma`).
 fn words(problem: &str) -> String {
-    if problem.starts_with("EOF while parsing") {
-        return "it ends before its JSON does: a quotation mark, bracket or brace is not closed".into();
+    // Before it may stand what of the text is meant.
+    if let Some(at) = problem.find("EOF while parsing") {
+        let whose = &problem[..at];
+        return format!("{whose}it ends before its JSON does: a quotation mark, bracket or brace is not closed");
     }
     if let Some(name) = problem.strip_prefix("data did not match any variant of untagged enum ") {
         let part = PARTS.iter().find(|(kind, _)| name.starts_with(kind));

@@ -381,7 +381,7 @@ fn every_bad_line_is_told_with_its_number() {
     );
     assert_eq!(report.duplicates, [Duplicate { line: 18, first: 1 }]);
     let wanted = [
-        (2, "column 29: expected value"),
+        (2, "column 29: a value is missing there"),
         (3, "it must be a JSON object {…}, but begins with '['"),
         (4, "it must be a JSON object {…}, but begins with '\"'"),
         (

@@ -59,9 +59,7 @@ fn what_a_limit_on_files_cuts_off_says_what_it_takes_and_leaves_nothing() {
     let single = in_shell(&s, "ulimit -f 20", "export --run run --out one.safetensors").ended(1);
     single.tells(&limit).tells(&["cannot write one.safetensors: "]);
     let directory = in_shell(&s, "ulimit -f 20", "export --run run --format hf --out hf").ended(1);
-    directory
-        .tells(&limit)
-        .tells(&["cannot write ./hf/model.safetensors: "]);
+    directory.tells(&limit).tells(&["cannot write hf/model.safetensors: "]);
     in_shell(
         &s,
         "ulimit -f 1",
