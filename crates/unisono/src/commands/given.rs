@@ -57,8 +57,6 @@ pub fn sampling(changes: &Changes, args: &SamplingArgs) -> Result<(), Failure> {
         ),
         ("--seed", "training_config.seed", args.seed.is_some()),
     ];
-    let given = options.into_iter().filter(|(.., given)| *given);
-    given
-        .map(|(option, key, _)| once(changes, option, key))
-        .collect::<Result<(), Failure>>()
+    let mut given = options.into_iter().filter(|(.., given)| *given);
+    given.try_for_each(|(option, key, _)| once(changes, option, key))
 }
