@@ -292,10 +292,41 @@ fn long_examples_are_cut_counted_and_named() {
             .expect_err("must be refused")
             .to_string()
     };
-    assert!(refuse(2).contains(
-        "has no example whose answer begins within the longest length allowed (the shortest example has 3 tokens)"
+    // Of two tokens BOS and a letter of the question are left; the third example's answer is empty besides.
+    assert!(refuse(2).ends_with(
+        "has no answer to learn: 1 of 3 answers is empty, 2 of 3 answers begin beyond the longest length allowed; give the \
+         examples answers, allow longer sequences"
     ));
     assert!(refuse(1).contains("the longest sequence length is 1; it must be at least 2"));
+}
+
+#[test]
+fn a_file_without_anything_to_learn_is_refused_for_its_true_reason() {
+    let byte = Tokenizer::Byte;
+    let line = |prompt: &str, response: &str| format!("{{\"prompt\": \"{prompt}\", \"response\": \"{response}\"}}\n");
+    for (lines, expected) in [
+        // A byte tokenizer has no token for the end, so that an empty answer leaves nothing.
+        (
+            vec![line("a", ""), line("b", ""), line("longer than eight", "")],
+            "has no answer to learn: 3 of 3 answers are empty; give the examples answers",
+        ),
+        (
+            vec![line("longer than eight", "a"), line("even longer than that", "b")],
+            "has no answer to learn: 2 of 2 answers begin beyond the longest length allowed (the shortest example has 18 tokens); \
+             allow longer sequences",
+        ),
+        (
+            vec![line("longer than eight", "a"), line("", "b")],
+            "has no answer to learn: 1 of 2 answers begins beyond the longest length allowed, 1 of 2 answers is a single token with \
+             nothing before it to predict it from; allow longer sequences, give the examples prompts",
+        ),
+    ] {
+        let (_folder, path) = file(lines.concat().as_bytes());
+        let error = Examples::load(&path, &byte, &Template::Plain, 8)
+            .expect_err("must be refused")
+            .to_string();
+        assert!(error.ends_with(expected), "{error}");
+    }
 }
 
 #[test]
