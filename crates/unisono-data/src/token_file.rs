@@ -26,11 +26,12 @@ pub use binary::write_tokens;
 /// # Errors
 /// [`DataError::Read`], [`DataError::TokenFile`] (with line and column for text) or [`DataError::TokenOutOfRange`].
 pub fn load_tokens(path: &Path, fallback_vocab: Option<usize>) -> Result<Tokens, DataError> {
-    if path
-        .extension()
-        .is_some_and(|extension| extension.eq_ignore_ascii_case("bin"))
-    {
+    let ends_with = |wanted: &str| path.extension().is_some_and(|found| found.eq_ignore_ascii_case(wanted));
+    if ends_with("bin") {
         return binary::load(path, fallback_vocab);
+    }
+    if ends_with("idx") {
+        return binary::load(&path.with_extension("bin"), fallback_vocab);
     }
     let bytes = read_regular(path)?;
     let (ids, stated) = list::parse(&bytes).map_err(|problem| DataError::TokenFile {

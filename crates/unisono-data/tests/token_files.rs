@@ -60,6 +60,9 @@ fn megatron_data_is_one_stream() {
     fs::write(directory.path().join("t.idx"), megatron(8, &[2, 1], 2)).expect("a small file");
     let tokens = load_tokens(&path, None).expect("a valid file");
     assert_eq!((ids(&tokens), tokens.vocab_size()), (vec![1, 2, 256], 257));
+    // By either file's name.
+    let tokens = load_tokens(&path.with_extension("idx"), None).expect("a valid file");
+    assert_eq!(ids(&tokens), [1, 2, 256]);
 }
 
 #[test]

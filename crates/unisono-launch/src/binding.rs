@@ -337,8 +337,7 @@ impl Reader<'_> {
             );
             return Some(String::new());
         }
-        let is_word = ["true", "false", "yes", "no", "on", "off"].contains(&text.to_ascii_lowercase().as_str());
-        if *plain && (is_word || text.parse::<f64>().is_ok()) {
+        if *plain && is_no_text(text) {
             self.findings.note(
                 Some(node.place.clone()),
                 format!(
@@ -392,5 +391,38 @@ impl Reader<'_> {
 
     fn problem(&mut self, place: &Place, message: impl Into<String>) {
         self.findings.problem(Some(place.clone()), message);
+    }
+}
+
+/// Whether a bare word is something else than text to YAML 1.1, as which tt-run reads its files.
+fn is_no_text(word: &str) -> bool {
+    let is_word = ["true", "false", "yes", "no", "on", "off"].contains(&word.to_ascii_lowercase().as_str());
+    let bare = word.trim_start_matches(['+', '-']);
+    let all = |digits: &str, is_digit: fn(char) -> bool| {
+        !digits.is_empty() && digits.chars().all(|c| c == '_' || is_digit(c))
+    };
+    let based = match (bare.strip_prefix("0x"), bare.strip_prefix("0b")) {
+        (Some(digits), _) => all(digits, |c| c.is_ascii_hexdigit()),
+        (_, Some(digits)) => all(digits, |c| matches!(c, '0' | '1')),
+        // With underscores, or to the base of sixty.
+        _ => bare.starts_with(|c: char| c.is_ascii_digit()) && all(bare, |c| c.is_ascii_digit() || c == ':'),
+    };
+    is_word || based || word.parse::<f64>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_no_text;
+
+    #[test]
+    fn words_that_tt_run_would_not_take_as_text() {
+        for word in [
+            "yes", "Off", "007", "1.50", "-1e3", "0x1F", "0b10", "1_000", "1:30", "nan",
+        ] {
+            assert!(is_no_text(word), "{word}");
+        }
+        for word in ["", "0x", "0xyz", "1.2.3", "10.0.0.1:80", "eth0", "a", "-", "_1"] {
+            assert!(!is_no_text(word), "{word}");
+        }
     }
 }

@@ -41,6 +41,17 @@ const CASES: &[(&str, &str, &[&str])] = &[
         &[],
     ),
     (
+        "numbers too large or too small",
+        "training_config:\n  num_epochs: 1e18\n  max_steps: 1e999999\n  eval_every: 15e-1\n  optimizer: {lr: 1e-400, weight_decay: 1e-50}\n\
+         device_config: {mesh_shape: [1, 1000000000000]}\n",
+        &[],
+    ),
+    (
+        "characters of a file of tokens",
+        "training_config: {data_path: tokens.bin, tokenizer_type: char}\n",
+        &[],
+    ),
+    (
         "no values",
         "training_config:\n  batch_size:\n  max_steps:\n  optimizer:\n",
         &[],
@@ -296,7 +307,18 @@ fn texts_of_all_errors() {
             verdict(&load(Path::new(path), &[], &environment))
         ));
     }
-    for mesh in ["dp=2,tp=2", "tp=4", "dp", "dp=0", "xp=2", "pp=2", "dp=2,dp=2", ""] {
+    for mesh in [
+        "dp=2,tp=2",
+        "tp=4",
+        "dp",
+        "dp=0",
+        "dp=99999999999999999999",
+        "dp=4096,tp=4096",
+        "xp=2",
+        "pp=2",
+        "dp=2,dp=2",
+        "",
+    ] {
         out.push_str(&format!("== --mesh {mesh}\n{:?}\n\n", mesh_overrides(mesh)));
     }
     golden(&data().join("errors.golden"), &out);

@@ -22,6 +22,16 @@ fn numbers_in_every_form() {
         let loaded = load_yaml(&format!("training_config: {{max_steps: {form}}}"));
         assert_eq!(loaded.config.training.max_steps, Some(1000), "{form}");
     }
+    // Exact beyond what a float holds.
+    for (form, seed) in [
+        ("9007199254740993.0", 9_007_199_254_740_993),
+        ("1e18", 10u64.pow(18)),
+        ("12.5e1", 125),
+        ("0e99", 0),
+    ] {
+        let loaded = load_yaml(&format!("training_config: {{seed: {form}}}"));
+        assert_eq!(loaded.config.training.seed, seed, "{form}");
+    }
     let loaded = load_yaml("training_config: {seed: 18446744073709551615}");
     assert_eq!(loaded.config.training.seed, u64::MAX);
     for (form, bytes) in [

@@ -7,7 +7,13 @@ use proptest::prelude::*;
 use unisono_train::config::*;
 
 fn rate() -> impl Strategy<Value = f64> {
-    prop_oneof![Just(0.0), 1e-12..1.0f64, Just(1e-4), Just(0.1), Just(f64::MIN_POSITIVE)]
+    prop_oneof![
+        Just(0.0),
+        1e-12..1.0f64,
+        Just(1e-4),
+        Just(0.1),
+        Just(f64::from(f32::MIN_POSITIVE))
+    ]
 }
 
 fn size() -> impl Strategy<Value = usize> {

@@ -222,7 +222,16 @@ fn tokenizer(
         DataPath::Path(path) => holds_tokens(path),
     };
     match values.text(key).as_deref() {
-        Some("char") => TokenizerType::Char,
+        Some("char") => {
+            if tokens {
+                let message = format!(
+                    "{key}: char takes a text, and data_path is a file of tokens by its name; leave tokenizer_type out to take its \
+                     tokens as they are, or rename a file that is text to .txt"
+                );
+                findings.problem(values.place(key), message);
+            }
+            TokenizerType::Char
+        }
         Some("byte") => TokenizerType::Byte,
         Some("pretokenised") => {
             if *data == DataPath::BuiltIn {

@@ -1,5 +1,11 @@
 //! `--mesh dp=2,tp=2`: the device section in one word.
 
+use unisono_mesh::MAX_DEVICES;
+
+fn too_many(text: &str) -> String {
+    format!("--mesh {text}: more than {MAX_DEVICES} devices, the most that unisono drives")
+}
+
 /// The overrides that a `--mesh` flag stands for. They replace the shape and the strategies of `device_config`.
 ///
 /// # Errors
@@ -16,8 +22,11 @@ pub fn mesh_overrides(text: &str) -> Result<Vec<String>, String> {
                 "--mesh {text}: \"{part}\" is not an axis with its extent: {FORM}"
             ));
         };
+        let digits = !extent.trim().is_empty() && extent.trim().bytes().all(|b| b.is_ascii_digit());
         let extent = match extent.trim().parse::<usize>() {
+            Ok(extent) if extent > MAX_DEVICES => return Err(too_many(text)),
             Ok(extent) if extent > 0 => extent,
+            Err(_) if digits => return Err(too_many(text)),
             _ => {
                 return Err(format!(
                     "--mesh {text}: \"{extent}\" is not a whole number of at least 1"
@@ -34,11 +43,12 @@ pub fn mesh_overrides(text: &str) -> Result<Vec<String>, String> {
             return Err(format!("--mesh {text}: {} is given twice", axis.trim()));
         }
     }
-    let shape: Vec<String> = [dp, tp]
-        .into_iter()
-        .flatten()
-        .map(|extent| extent.to_string())
-        .collect();
+    let extents: Vec<usize> = [dp, tp].into_iter().flatten().collect();
+    // Each is at most MAX_DEVICES, so the product fits.
+    if extents.iter().product::<usize>() > MAX_DEVICES {
+        return Err(too_many(text));
+    }
+    let shape: Vec<String> = extents.iter().map(usize::to_string).collect();
     Ok(vec![
         format!("device_config.mesh_shape=[{}]", shape.join(", ")),
         format!("device_config.enable_ddp={}", dp.is_some()),

@@ -16,7 +16,7 @@ pub fn reference_markdown() -> String {
          Numbers may be written `0.0001`, `1e-4`, `1E-4`, `1.e-4`, `.0001` or `\"1e-4\"`; whole numbers also \
          `1e3` and `30_000`.\n\
          Paths may hold `${VAR}`. A key that is given in two places must have the same value in both.\n\n\
-         A key that nobody has heard of is an error with the nearest one that exists. The last two sections list \
+         A key that nobody has heard of is an error, with the nearest one that exists if one is near. The last two sections list \
          keys that are\n\
          known from other programs: those without meaning here are noted, and those not built yet are accepted \
          only where they\n\

@@ -145,6 +145,14 @@ fn scalar(kind: &Kind, written: &str, plain: bool) -> Result<Value, Refusal> {
         }
         Kind::Real(range) => {
             let real = real(text).ok_or(Refusal::Kind)?;
+            let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
+            // Numbers are f32 where they are used.
+            if real as f32 == 0.0 && mantissa.bytes().any(|b| (b'1'..=b'9').contains(&b)) {
+                return Err(Refusal::Why(format!(
+                    "{} is too small to be told from 0; write 0 if that is meant",
+                    shortened(text)
+                )));
+            }
             // -0.0 would be a second zero that compares equal and prints otherwise.
             if range.holds(real) {
                 Ok(Value::Real(real + 0.0))
@@ -230,6 +238,9 @@ fn choose(
     }
 }
 
+/// The largest number in a list of them.
+const MOST_IN_LIST: i128 = 1 << 31;
+
 fn read_ints(key: &Key, name: &str, min: i128, node: &Node, findings: &mut Findings) -> Option<Value> {
     let Content::List(items) = &node.content else {
         let message = format!("{} needs {}, found {}", name, wanted(&key.kind), node.shown());
@@ -246,10 +257,19 @@ fn read_ints(key: &Key, name: &str, min: i128, node: &Node, findings: &mut Findi
     }
     for item in items {
         let int = match &item.content {
-            Content::Scalar { text, .. } => int(text.trim()).filter(|i| (min..=1 << 31).contains(i)),
+            Content::Scalar { text, .. } => int(text.trim()).filter(|i| *i >= min),
             _ => None,
         };
         match int {
+            Some(int) if int > MOST_IN_LIST => {
+                let shown = item.shown();
+                let message = format!(
+                    "{name}: {} is too large; the most is {MOST_IN_LIST}",
+                    shown.trim_matches('"')
+                );
+                findings.problem(Some(item.place.clone()), message);
+                good = false;
+            }
             Some(int) => ints.push(int),
             None => {
                 let message = format!("{} needs {}, found {} in it", name, wanted(&key.kind), item.shown());
@@ -361,16 +381,34 @@ fn real(text: &str) -> Option<f64> {
     (form && text.bytes().any(|b| b.is_ascii_digit())).then(|| text.parse().ok())?
 }
 
-/// `3`, `30_000`, `1e3`, `5000.0`: a whole number in any form.
+/// `3`, `30_000`, `1e3`, `5000.0`: a whole number in any form. One beyond an `i128` is its end, which is too large for everything.
 fn int(text: &str) -> Option<i128> {
     let plain = without_underscores(text)?;
-    if let Ok(int) = plain.parse::<i128>() {
-        return Some(int);
+    real(text)?;
+    let (sign, magnitude) = match plain.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, plain.strip_prefix('+').unwrap_or(&plain)),
+    };
+    let (mantissa, exponent) = magnitude.split_once(['e', 'E']).unwrap_or((magnitude, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{fraction}");
+    let digits = digits.trim_start_matches('0');
+    if digits.is_empty() {
+        return Some(0);
     }
-    let real = real(text)?;
-    // Up to 2^53 every whole number is a float of its own; beyond 2^64 it need only be told that it is too large.
-    let known = real.abs() <= 9_007_199_254_740_992.0 || real.abs() > 18_446_744_073_709_551_615.0;
-    (known && real.fract() == 0.0).then_some(real as i128)
+    // The number is `kept` · 10^zeros.
+    let kept = digits.trim_end_matches('0');
+    let dropped = digits.len() - kept.len();
+    let zeros = exponent
+        .parse::<i64>()
+        .ok()?
+        .checked_add(dropped as i64 - fraction.len() as i64)?;
+    let zeros = usize::try_from(zeros).ok()?;
+    // 38 digits fit.
+    match kept.len().saturating_add(zeros) {
+        0..=38 => Some(sign * format!("{kept}{}", "0".repeat(zeros)).parse::<i128>().ok()?),
+        _ => Some(sign * i128::MAX),
+    }
 }
 
 /// `12GB`, `1.5 GiB`, `4096`: bytes.

@@ -127,7 +127,11 @@ impl Header<'_> {
             ("batch", batch),
             (
                 "schedule",
-                vec![optimizer(&config.optimizer), schedule(&config.scheduler), self.length()],
+                vec![
+                    optimizer(&config.optimizer, &config.scheduler),
+                    schedule(&config.scheduler),
+                    self.length(),
+                ],
             ),
             ("seed", vec![training.seed.to_string()]),
             ("precision", vec![self.precision()]),
@@ -273,8 +277,12 @@ impl Header<'_> {
     }
 }
 
-/// The optimizer in words.
-pub fn optimizer(config: &OptimizerConfig) -> String {
+/// The optimizer in words; its learning rate only where the schedule does not bring its own.
+fn optimizer(config: &OptimizerConfig, schedule: &SchedulerConfig) -> String {
+    let rate = |lr: f64| match schedule {
+        SchedulerConfig::WarmupHoldDecay { .. } => String::new(),
+        _ => format!(", lr {lr:e}"),
+    };
     match &config.rule {
         OptimizerRule::AdamW {
             lr,
@@ -282,7 +290,10 @@ pub fn optimizer(config: &OptimizerConfig) -> String {
             beta2,
             epsilon,
             weight_decay,
-        } => format!("AdamW, lr {lr:e}, betas {beta1} and {beta2}, epsilon {epsilon:e}, weight decay {weight_decay}"),
+        } => format!(
+            "AdamW{}, betas {beta1} and {beta2}, epsilon {epsilon:e}, weight decay {weight_decay}",
+            rate(*lr)
+        ),
         OptimizerRule::Sgd {
             lr,
             momentum,
@@ -291,7 +302,10 @@ pub fn optimizer(config: &OptimizerConfig) -> String {
             nesterov,
         } => {
             let nesterov = if *nesterov { ", Nesterov" } else { "" };
-            format!("SGD, lr {lr:e}, momentum {momentum}, dampening {dampening}{nesterov}, weight decay {weight_decay}")
+            format!(
+                "SGD{}, momentum {momentum}, dampening {dampening}{nesterov}, weight decay {weight_decay}",
+                rate(*lr)
+            )
         }
         OptimizerRule::NoOp => "no optimizer: the weights stay as they are".into(),
     }

@@ -112,7 +112,7 @@ pub const KEYS: &[Key] = &[
         "scheduler_config.min_lr",
         Kind::Real(Range::NonNegative),
         "0.0",
-        "warmup_hold_decay and cosine: the last learning rate.",
+        "warmup_hold_decay: the last step's learning rate. cosine: the rate that it falls to, which the step behind its last would have.",
     ),
     read(
         "scheduler_config.warmup_steps",
@@ -154,7 +154,7 @@ pub const KEYS: &[Key] = &[
         "scheduler_config.end_factor",
         Kind::Real(Range::NonNegative),
         "0.0",
-        "linear: factor at the end.",
+        "linear: factor at the end, which the step behind its last would have.",
     ),
     read(
         "scheduler_config.phases",
@@ -178,7 +178,7 @@ pub const KEYS: &[Key] = &[
         "scheduler_config.phases[].min_lr",
         Kind::Real(Range::NonNegative),
         "0.0",
-        "cosine: the last learning rate.",
+        "cosine: the rate that it falls to, which the step behind its last would have.",
     ),
     read(
         "scheduler_config.phases[].step_size",
@@ -202,7 +202,7 @@ pub const KEYS: &[Key] = &[
         "scheduler_config.phases[].end_factor",
         Kind::Real(Range::NonNegative),
         "0.0",
-        "linear: factor at the end.",
+        "linear: factor at the end, which the step behind its last would have.",
     ),
     not_built("scheduler_config.beta1_warmup_steps", &["0"], "a schedule of beta1"),
     no_meaning(

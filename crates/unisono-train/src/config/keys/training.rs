@@ -217,10 +217,9 @@ pub const KEYS: &[Key] = &[
         "training_config.scheduler_type",
         Kind::Choice(SCHEDULERS),
         "identity",
-        "identity: constant. warmup_linear: up over the first tenth, then down to 1 %. warmup_hold_decay: by \
-         scheduler_config's max_lr, min_lr, warmup_steps and hold_steps, and chosen by them where this key is \
-         not given. \
-         cosine, step, linear, sequential: by their keys in scheduler_config.",
+        "identity: constant. warmup_linear: up over the first tenth, then down to 1 %, which the step behind the last \
+         would have. warmup_hold_decay: by scheduler_config's max_lr, min_lr, warmup_steps and hold_steps, and chosen by \
+         them where this key is not given. cosine, step, linear, sequential: by their keys in scheduler_config.",
     ),
     read(
         "training_config.model_config",
