@@ -214,6 +214,9 @@ fn the_learning_rate_counts_optimizer_steps() {
             rates[ends_at - 1..].is_sorted_by(|a, b| a >= b) && rates[19] < peak,
             "{rates:?}"
         );
-        assert!(last.is_none_or(|last: f64| (rates[19] - last).abs() < 1e-12), "{rates:?}");
+        assert!(
+            last.is_none_or(|last: f64| (rates[19] - last).abs() < 1e-12),
+            "{rates:?}"
+        );
     }
 }
