@@ -1,7 +1,7 @@
 //! Validation: the loss over held-out data, the same for every mesh and batch size.
 
 use crate::dataset::Validation;
-use crate::error::Result;
+use crate::error::{Result, TrainError};
 use crate::shards::Asked;
 use crate::step::micro_batch;
 use serde::Serialize;
@@ -33,13 +33,16 @@ impl Evaluation {
 /// a sequence is read, while the next batch runs, and they are summed in the order of the sequences.
 ///
 /// # Errors
-/// Data that cannot be read, or a failed command.
+/// Data without any target, data that cannot be read, or a failed command.
 pub fn evaluate(
     device: &MeshDevice,
     model: &dyn Model,
     validation: &Validation<'_>,
     sequences: usize,
 ) -> Result<Evaluation> {
+    if let Some(what) = validation.without_targets() {
+        return Err(TrainError::Refused(what));
+    }
     let runtime = device.runtime();
     runtime.set_phase(Phase::Evaluation);
     model.set_training(false);
@@ -56,7 +59,7 @@ pub fn evaluate(
         let (data, real) = validation.batch(index)?;
         let losses = device.no_grad(|| {
             let (inputs, wanted) = micro_batch(device, &data, rows)?;
-            Ok::<_, crate::TrainError>(model.losses(&inputs, &wanted, 1.0)?)
+            Ok::<_, TrainError>(model.losses(&inputs, &wanted, 1.0)?)
         })?;
         let losses = Asked::of(&losses, 0, &mut std::iter::empty(), None)?;
         targets += data.num_targets;
@@ -68,7 +71,8 @@ pub fn evaluate(
     model.set_training(true);
     runtime.set_phase(Phase::Other);
     Ok(Evaluation {
-        loss: sum / targets.max(1) as f64,
+        // Of no sequences at all there is none, and 0 would be the best loss of all.
+        loss: sum / targets as f64,
         targets,
     })
 }

@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 pub struct Record {
     /// Optimizer step, counted from 1.
     pub step: u64,
-    /// Loss of the step's batch, over its unmasked targets.
-    pub loss: f32,
+    /// Loss of the step's batch, over its unmasked targets; `None` (`null`) where it has none. A line that lacks it is no record.
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub loss: Option<f32>,
     /// Learning rate.
     pub lr: f64,
     /// Norm of the gradient before clipping.
@@ -161,7 +162,10 @@ impl Tracker for MetricsFile {
         };
         let line = line.map_err(|error| error.to_string())? + "\n";
         if !self.path.exists() {
-            return Err(format!("{} was deleted", self.path.display()));
+            return Err(format!(
+                "{} was deleted, so that no curves will be drawn either",
+                self.path.display()
+            ));
         }
         file.write_all(line.as_bytes())
             .map_err(|error| format!("{}: {error}", self.path.display()))

@@ -175,11 +175,7 @@ impl Run {
     /// Data that cannot be read, or a failed command.
     pub fn evaluate(&self) -> Result<Option<Evaluation>> {
         let sequences = self.plan.validation_batch;
-        let t = &self.config.training;
-        let limit = t
-            .eval_batches
-            .map(|batches| batches.saturating_mul(t.validation_batch_size));
-        match self.dataset.validation(sequences, limit)? {
+        match self.dataset.evaluated(&self.config.training, sequences)? {
             None => Ok(None),
             Some(validation) => {
                 let model = self.trainer.model.as_model();

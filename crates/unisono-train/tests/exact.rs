@@ -195,7 +195,15 @@ fn outcome(directory: &Path, validations: Vec<(u64, u64)>) -> Outcome {
     Outcome {
         steps: records
             .iter()
-            .map(|r| (r.step, r.loss.to_bits(), r.grad_norm.to_bits(), r.sequences, r.tokens))
+            .map(|r| {
+                (
+                    r.step,
+                    r.loss.expect("a loss").to_bits(),
+                    r.grad_norm.to_bits(),
+                    r.sequences,
+                    r.tokens,
+                )
+            })
             .collect(),
         files: newest
             .manifest()

@@ -2,12 +2,13 @@
 
 mod finetune_support;
 
-use finetune_support::{PAIRS, Setting, answers};
+use finetune_support::{Heard, PAIRS, Setting, answers};
 use unisono_data::Weights;
 use unisono_train::checkpoint::Checkpoints;
 use unisono_train::config::{Environment, load_text};
 use unisono_train::hub;
 use unisono_train::metrics::read_metrics;
+use unisono_train::plan::EndRule;
 use unisono_train::run::{Ending, Run};
 
 const LORA: &str = "lora_config: {rank: 4, alpha: 8.0, dropout: 0.1, target_modules: [q_proj, v_proj, down_proj]}\n";
@@ -196,7 +197,7 @@ fn a_model_learns_the_answers_and_where_they_end() {
     assert_eq!(Some(evaluation.loss.to_bits()), ran.heard.validations.last().copied());
 }
 
-/// FAULTS 2: steps whose every target is masked change nothing but decay, and later steps train.
+/// FAULTS 2: steps whose every target is masked have no loss and a gradient of zero, and later steps train.
 #[test]
 fn examples_without_an_answer_do_no_harm() {
     let setting = Setting::new();
@@ -214,7 +215,9 @@ fn examples_without_an_answer_do_no_harm() {
         "training_config.gradient_accumulation_steps=1",
         "training_config.max_steps=18",
     ];
-    let ran = setting.train(&setting.yaml(None), &sets, "masked");
+    // In two sessions: lines without a loss are lines of steps like others, and stay.
+    setting.train_until(&setting.yaml(None), &sets, "masked", false, 9);
+    let ran = setting.train_until(&setting.yaml(None), &sets, "masked", true, u64::MAX);
     assert!(
         ran.notes.iter().any(|note| note.contains("no token of an answer left")),
         "{:?}",
@@ -227,8 +230,14 @@ fn examples_without_an_answer_do_no_harm() {
             .any(|text| text.contains("every target of the batch is masked"))
     );
     let records = read_metrics(&setting.path("masked/metrics.jsonl")).expect("metrics");
-    assert!(records.iter().all(|r| r.loss.is_finite() && r.grad_norm.is_finite()));
-    let trained: Vec<f32> = records.iter().map(|r| r.loss).filter(|loss| *loss > 0.0).collect();
+    assert_eq!(records.len(), 18);
+    assert!(
+        records
+            .iter()
+            .all(|r| r.grad_norm.is_finite() && r.loss.is_none() == (r.grad_norm == 0.0))
+    );
+    assert_eq!(ran.summary.loss, records[17].loss);
+    let trained: Vec<f32> = records.iter().filter_map(|r| r.loss).collect();
     assert_eq!(trained.len(), 3, "one step in six has targets");
     assert!(trained[2] < trained[0], "{trained:?}");
     let said = answers(&setting.text("masked/validation.txt"));
@@ -262,6 +271,31 @@ fn files_that_cannot_be_written_end_no_run() {
     }
     assert_eq!(ran.heard.warnings.len(), 2, "{:?}", ran.heard.warnings);
     assert_eq!(setting.text("blocked/final_model/notes.txt"), "mine");
+}
+
+/// FAULTS 49: metrics that are deleted while the run goes on are told once, with all that follows from it.
+#[test]
+fn metrics_that_are_deleted_end_no_run() {
+    let setting = Setting::new();
+    let (mut run, _) = setting.open(&setting.yaml(None), &[], "deleted", false);
+    let mut heard = Heard::default();
+    let metrics = setting.path("deleted/metrics.jsonl");
+    let steps = std::cell::Cell::new(0);
+    let stop = || {
+        steps.set(steps.get() + 1);
+        if steps.get() == 3 {
+            std::fs::remove_file(&metrics).expect("it was there");
+        }
+        false
+    };
+    let summary = run.train(&mut [&mut heard], &stop).expect("it trains");
+    assert_eq!((summary.steps, summary.ending), (6, Ending::Done(EndRule::MaxSteps)));
+    assert!(summary.loss.is_some() && summary.final_model.is_some() && summary.curves.is_empty());
+    assert_eq!(heard.warnings.len(), 1, "{:?}", heard.warnings);
+    for part in ["metrics.jsonl was deleted", "no curves", "the run goes on without it"] {
+        assert!(heard.warnings[0].contains(part), "{:?}", heard.warnings);
+    }
+    assert!(!metrics.exists());
 }
 
 #[test]

@@ -10,14 +10,15 @@ use unisono_train::plan::check;
 use unisono_train::run::Run;
 use unisono_train::{Event, Tracker};
 
-/// Writes a line a step: `step,loss,lr`.
+/// Writes a line a step: `step,loss,lr`; a step without any target has no loss.
 struct Table<W: Write>(W);
 
 impl<W: Write> Tracker for Table<W> {
     fn event(&mut self, event: &Event<'_>) -> Result<(), String> {
         match event {
             Event::Step(step) => {
-                writeln!(self.0, "{},{},{}", step.step, step.loss, step.lr).map_err(|error| error.to_string())
+                let loss = step.loss.map_or_else(String::new, |loss| loss.to_string());
+                writeln!(self.0, "{},{loss},{}", step.step, step.lr).map_err(|error| error.to_string())
             }
             Event::Evaluated { .. } | Event::Saved { .. } | Event::Warning(_) => Ok(()),
         }

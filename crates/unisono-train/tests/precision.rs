@@ -43,7 +43,7 @@ transformer_config:
     run.train(&mut [], &|| false).expect("the run trains");
     let records = read_metrics(&directory.join("metrics.jsonl")).expect("the metrics can be read");
     let _ = std::fs::remove_dir_all(&directory);
-    records.iter().map(|record| record.loss).collect()
+    records.iter().map(|record| record.loss.expect("a loss")).collect()
 }
 
 #[test]

@@ -14,7 +14,8 @@ impl Tracker for Lines {
     fn event(&mut self, event: &Event<'_>) -> Result<(), String> {
         match event {
             Event::Step(record) if record.step % 100 == 0 => {
-                println!("step {:4}  loss {:.4}", record.step, record.loss)
+                // Text always has targets, and so a loss.
+                println!("step {:4}  loss {:.4}", record.step, record.loss.unwrap_or(f32::NAN))
             }
             Event::Evaluated { step, evaluation } => println!("step {step:4}  validation {:.4}", evaluation.loss),
             _ => {}

@@ -272,3 +272,54 @@ fn one_is_not_many_and_lists_stay_short() {
         .says(&["1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, …, 5040"]);
     assert!(!done.out.contains("15, "), "{}", done.out);
 }
+
+/// FAULTS 2: a step whose every target is masked has no loss, and a validation of such examples is none.
+#[test]
+fn what_has_no_target_has_no_loss() {
+    let s = Sandbox::new();
+    s.write(
+        "pairs.jsonl",
+        "{\"prompt\": \"Who?\", \"response\": \"The fox.\"}\n{\"prompt\": \"Where?\", \"response\": \"\"}\n",
+    );
+    let sets = "--set training_config.data_path=pairs.jsonl --set training_config.tokenizer_type=byte \
+                --set training_config.batch_size=1 --set transformer_config.max_sequence_length=64";
+    let whole = "--set training_config.validation_fraction=0";
+    // An epoch is both examples: one of two runs ends with the one without a target.
+    let mut masked = None;
+    for steps in [1, 2] {
+        let run = format!("run{steps}");
+        let line = format!("train -c run.yaml {sets} {whole} --set training_config.max_steps={steps} --out {run}");
+        let done = s.run(&line).ended(0);
+        let metrics = s.read(&format!("{run}/metrics.jsonl"));
+        if metrics
+            .lines()
+            .last()
+            .is_some_and(|line| line.contains("\"loss\":null"))
+        {
+            done.says(&["loss none", "none in the last step: all its targets are masked"])
+                .tells(&["every target of the batch is masked"]);
+            masked = Some(run);
+        }
+    }
+    let run = masked.expect("one of the two examples has no target");
+    s.run(&format!("diff {run} {run}"))
+        .ended(0)
+        .says(&["Identical, bit by bit."]);
+    s.run(&format!(
+        "eval --run {run} --set training_config.validation_fraction=0.5"
+    ))
+    .ended(2)
+    .tells(&[
+        "none of the 1 examples to validate on (from line 2 on)",
+        "name a file with --data",
+    ]);
+    s.run(&format!(
+        "train -c run.yaml {sets} --set training_config.validation_fraction=0.5 --out refused"
+    ))
+    .ended(2)
+    .tells(&[
+        "none of the 1 examples to validate on",
+        "raise eval_batches or validation_fraction",
+    ]);
+    assert!(!s.path("refused/metrics.jsonl").exists());
+}

@@ -142,7 +142,7 @@ fn data_is_counted_and_every_problem_named() {
         .ended(2)
         .says(&[
             "all masked    3: lines 1, 3, 4",
-            "good.jsonl has no example whose answer begins within",
+            "good.jsonl has no answer to learn: 1 of 3 answers is empty, 2 of 3 answers begin beyond",
         ]);
     s.write(
         "bad.jsonl",

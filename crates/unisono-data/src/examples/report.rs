@@ -107,12 +107,48 @@ impl Report {
             return Some("holds no examples".to_string());
         }
         if self.all_masked.len() == self.examples {
-            return Some(format!(
-                "has no example whose answer begins within the longest length allowed (the shortest example has {} tokens); allow longer \
-                 sequences",
-                self.lengths.map_or(0, |lengths| lengths.min)
-            ));
+            return Some(self.nothing_to_learn());
         }
         None
+    }
+
+    /// Why none of the examples has a target, as a clause with what to do.
+    fn nothing_to_learn(&self) -> String {
+        let is_empty = |line: &&usize| self.empty_answers.contains(line);
+        let is_late = |line: &&usize| !is_empty(line) && self.truncated.contains(line);
+        let empty = self.all_masked.iter().filter(is_empty).count();
+        let late = self.all_masked.iter().filter(is_late).count();
+        let of = self.examples;
+        let one_or = |n: usize, one: &'static str, many: &'static str| if n == 1 { one } else { many };
+        let mut reasons = Vec::new();
+        let mut remedies = Vec::new();
+        if empty > 0 {
+            reasons.push(format!("{empty} of {of} answers {} empty", one_or(empty, "is", "are")));
+            remedies.push("give the examples answers");
+        }
+        if late > 0 {
+            let shortest = match (late == self.examples, self.lengths) {
+                (true, Some(lengths)) => format!(" (the shortest example has {} tokens)", lengths.min),
+                _ => String::new(),
+            };
+            reasons.push(format!(
+                "{late} of {of} answers {} beyond the longest length allowed{shortest}",
+                one_or(late, "begins", "begin")
+            ));
+            remedies.push("allow longer sequences");
+        }
+        let rest = self.examples - empty - late;
+        if rest > 0 {
+            reasons.push(format!(
+                "{rest} of {of} answers {} a single token with nothing before it to predict it from",
+                one_or(rest, "is", "are")
+            ));
+            remedies.push("give the examples prompts");
+        }
+        format!(
+            "has no answer to learn: {}; {}",
+            reasons.join(", "),
+            remedies.join(", ")
+        )
     }
 }

@@ -8,7 +8,7 @@ pub use examples::ExampleData;
 pub use regression::RegressionData;
 pub use text::{TextData, named_tokenizer};
 
-use crate::config::RunConfig;
+use crate::config::{RunConfig, TrainingConfig};
 use crate::error::Result;
 use std::ops::Range;
 use std::sync::Arc;
@@ -193,6 +193,17 @@ impl Dataset {
         }
     }
 
+    /// The validation batches of a run: as [`validation`](Self::validation), up to the sequences of its `eval_batches`.
+    ///
+    /// # Errors
+    /// As [`validation`](Self::validation).
+    pub fn evaluated(&self, training: &TrainingConfig, sequences: usize) -> Result<Option<Validation<'_>>> {
+        let limit = training
+            .eval_batches
+            .map(|batches| batches.saturating_mul(training.validation_batch_size));
+        self.validation(sequences, limit)
+    }
+
     /// Validation batches of `sequences` sequences, in order, up to `limit` sequences in all; the last batch is filled up
     /// with masked rows. Which sequences are evaluated does not depend on the size of the batches.
     ///
@@ -365,6 +376,26 @@ impl Validation<'_> {
             source: ValidationSource::Examples(batches),
             sequences,
         })
+    }
+
+    /// Says that none of the sequences has a target, so that they have no loss; `None` where one has. Only answers can be missing:
+    /// text and numbers always have targets.
+    pub fn without_targets(&self) -> Option<String> {
+        let ValidationSource::Examples(batches) = &self.source else {
+            return None;
+        };
+        let examples = || batches.examples().iter().take(self.count);
+        if examples().any(|example| example.num_targets() > 0) {
+            return None;
+        }
+        let empty = examples().filter(|example| example.reference.trim().is_empty()).count();
+        let first = examples().next().map_or(0, |example| example.line);
+        Some(format!(
+            "none of the {} examples to validate on (from line {first} on) has a token of an answer: {empty} have an empty answer, \
+             and {} were cut before their answer began; there is no loss to measure",
+            self.count,
+            self.count - empty
+        ))
     }
 
     /// Number of batches.

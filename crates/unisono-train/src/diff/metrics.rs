@@ -8,7 +8,7 @@ use std::path::Path;
 use unisono_data::DataError;
 use unisono_data::files::open_regular;
 
-/// What of a line does not depend on time and machine. A number that is none (NaN) reads as absent.
+/// What of a line does not depend on time and machine. What is `null` (no loss where every target is masked) is absent.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 pub(super) struct Line {
     pub step: u64,
@@ -171,7 +171,7 @@ fn first_difference(a: &Line, b: &Line) -> Option<MetricDifference> {
         })
     };
     let integer = |x: u64| (x.to_string(), format!("{x:x}"));
-    let absent = || ("not a number".to_string(), "-".to_string());
+    let absent = || ("none".to_string(), "-".to_string());
     let single = |x: Option<f32>| x.map_or_else(absent, |x| (x.to_string(), format!("{:08x}", x.to_bits())));
     let double = |x: Option<f64>| x.map_or_else(absent, |x| (x.to_string(), format!("{:016x}", x.to_bits())));
     of("sequences", integer(a.sequences), integer(b.sequences))

@@ -131,9 +131,11 @@ fn layout(loaded: &Loaded, dataset: Option<&Result<Dataset, TrainError>>) -> (Op
     if let Some(Err(error)) = dataset {
         problems.push(at("training_config.data_path", error.to_string()));
     }
-    let vocab_size = dataset
-        .and_then(|dataset| dataset.as_ref().ok())
-        .and_then(Dataset::vocab_size);
+    let data = dataset.and_then(|dataset| dataset.as_ref().ok());
+    if let Some((key, message)) = data.and_then(|data| nothing_to_validate(loaded, data)) {
+        problems.push(at(key, message));
+    }
+    let vocab_size = data.and_then(Dataset::vocab_size);
     let spec = ModelSpec::of(config, vocab_size);
     if let (Some(data), Some(model)) = (vocab_size, spec.vocab_size())
         && data > model
@@ -175,10 +177,7 @@ fn layout(loaded: &Loaded, dataset: Option<&Result<Dataset, TrainError>>) -> (Op
         batch_size: config.training.batch_size,
         accumulation: config.training.gradient_accumulation_steps,
         data_parallel: dp,
-        width: dataset
-            .and_then(|dataset| dataset.as_ref().ok())
-            .and_then(Dataset::width)
-            .unwrap_or(spec.targets_per_sequence()),
+        width: data.and_then(Dataset::width).unwrap_or(spec.targets_per_sequence()),
     };
     if loaded.sound(&["training_config.batch_size"]) {
         check_batch(&batch, &mut |key, message| problems.push(at(key, message)));
@@ -198,6 +197,23 @@ fn layout(loaded: &Loaded, dataset: Option<&Result<Dataset, TrainError>>) -> (Op
         spec,
     };
     (Some(layout), problems)
+}
+
+/// A validation part without any target, which would have no loss: the key to change, and a sentence.
+fn nothing_to_validate(loaded: &Loaded, data: &Dataset) -> Option<(&'static str, String)> {
+    let training = &loaded.config.training;
+    let what = data.evaluated(training, 1).ok()??.without_targets()?;
+    let key = match training.eval_batches {
+        Some(_) => "training_config.eval_batches",
+        None => "training_config.validation_fraction",
+    };
+    Some((
+        key,
+        format!(
+            "{what}; give some of them answers or a larger max_sequence_length, raise eval_batches or validation_fraction, name another \
+             validation_data_path, or validate on nothing (validation_fraction: 0, and no validation_data_path)"
+        ),
+    ))
 }
 
 /// Who carries the devices of a mesh, and the memory that they have.

@@ -60,24 +60,25 @@ pub(super) fn write(directory: &Path, records: &[Record], validations: &[Validat
 }
 
 fn panels(records: &[Record], validations: &[Validated]) -> [Panel; 3] {
-    let line = |value: &dyn Fn(&Record) -> f64| {
-        let points: Curve = records.iter().map(|r| (r.step as f64, value(r))).collect();
+    let line = |value: &dyn Fn(&Record) -> Option<f64>| {
+        let point = |r: &Record| Some((r.step as f64, value(r)?));
+        let points: Curve = records.iter().filter_map(point).collect();
         thinned(&points)
     };
     [
         Panel {
             caption: "Loss: of each step's batch (line), of the validation data (dots)",
-            line: line(&|r| f64::from(r.loss)),
+            line: line(&|r| r.loss.map(f64::from)),
             dots: validations.iter().map(|v| (v.step as f64, v.loss)).collect(),
         },
         Panel {
             caption: "Learning rate",
-            line: line(&|r| r.lr),
+            line: line(&|r| Some(r.lr)),
             dots: Vec::new(),
         },
         Panel {
             caption: "Gradient norm before clipping",
-            line: line(&|r| f64::from(r.grad_norm)),
+            line: line(&|r| Some(f64::from(r.grad_norm))),
             dots: Vec::new(),
         },
     ]

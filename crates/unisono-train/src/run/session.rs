@@ -19,7 +19,7 @@ pub(super) struct Session<'a, 't> {
     told: Told<'a, 't>,
     clock: Clock,
     writer: Writer,
-    /// Of the last step.
+    /// Of the last step, where it had targets.
     loss: Option<f32>,
     validation: Option<Evaluation>,
     /// The last one on the disk.
@@ -141,6 +141,13 @@ impl<'a, 't> Session<'a, 't> {
                 self.validation = Some(evaluation);
                 self.run.state.validation_loss = Some(evaluation.loss);
                 self.tell(&Event::Evaluated { step: done, evaluation });
+                if !evaluation.loss.is_finite() {
+                    let text = format!(
+                        "step {done}: the validation loss is {}, no finite number; a checkpoint of this step is not the best one",
+                        evaluation.loss
+                    );
+                    self.tell(&Event::Warning(&text));
+                }
                 let written = self.run.validations.add(done, &evaluation);
                 self.warn(written);
             }
@@ -173,7 +180,12 @@ impl<'a, 't> Session<'a, 't> {
         if !self.run.writes {
             return Ok(());
         }
-        let records = read_metrics(&self.run.directory.join("metrics.jsonl")).map_err(|error| error.to_string());
+        let metrics = self.run.directory.join("metrics.jsonl");
+        if self.told.metrics_failed && !metrics.exists() {
+            // That was told, with what follows from it.
+            return Ok(());
+        }
+        let records = read_metrics(&metrics).map_err(|error| error.to_string());
         let validations = self.run.validations.read();
         match records.and_then(|records| curves::write(&self.run.directory, &records, &validations)) {
             Ok(paths) => self.curves = paths,
@@ -215,8 +227,10 @@ impl<'a, 't> Session<'a, 't> {
         }
         if targets == 0 && !self.run.warned {
             self.run.warned = true;
-            let text =
-                format!("step {step}: every target of the batch is masked; such a step changes nothing but decay");
+            let text = format!(
+                "step {step}: every target of the batch is masked, so there is no loss and the gradient is zero; the optimizer takes the \
+                 step all the same: what it keeps of earlier gradients (AdamW's moments, SGD's momentum) and weight decay move the weights"
+            );
             self.tell(&Event::Warning(&text));
         }
         let run = &mut *self.run;
@@ -230,7 +244,7 @@ impl<'a, 't> Session<'a, 't> {
         let present = sequences - (position - effective as u64).min(sequences);
         let record = Record {
             step,
-            loss,
+            loss: (targets > 0).then_some(loss),
             lr: result.lr,
             grad_norm,
             sequences,
@@ -244,7 +258,7 @@ impl<'a, 't> Session<'a, 't> {
             },
         };
         self.tell(&Event::Step(&record));
-        self.loss = Some(loss);
+        self.loss = record.loss;
         Ok(())
     }
 
@@ -255,13 +269,11 @@ impl<'a, 't> Session<'a, 't> {
         self.settle()?;
         let run = &mut *self.run;
         run.trainer.device.runtime().set_phase(Phase::Checkpoint);
-        let best = match (run.state.validation_loss, run.state.best_loss) {
-            (Some(loss), Some(best)) => evaluated && loss < best,
-            (loss, None) => evaluated && loss.is_some(),
-            (None, _) => false,
-        };
+        // Nothing is below a NaN, and an infinity says nothing.
+        let loss = run.state.validation_loss.filter(|loss| evaluated && loss.is_finite());
+        let best = loss.is_some_and(|loss| run.state.best_loss.is_none_or(|best| loss < best));
         if best {
-            run.state.best_loss = run.state.validation_loss;
+            run.state.best_loss = loss;
         }
         let training = &run.config.training;
         let keep = Keep {

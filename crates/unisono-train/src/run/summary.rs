@@ -22,7 +22,7 @@ pub struct Summary {
     pub ending: Ending,
     /// Optimizer steps done, over all sessions.
     pub steps: u64,
-    /// The last step's loss.
+    /// The last step's loss; `None` before any step, and where every target of the last one was masked.
     pub loss: Option<f32>,
     /// The last validation.
     pub validation: Option<Evaluation>,

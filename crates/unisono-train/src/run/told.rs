@@ -6,7 +6,8 @@ use crate::metrics::{Event, MetricsFile, Tracker};
 pub(super) struct Told<'a, 't> {
     trackers: &'a mut [&'t mut dyn Tracker],
     failed: Vec<bool>,
-    metrics_failed: bool,
+    /// Whether the metrics file is no longer written.
+    pub(super) metrics_failed: bool,
     /// What was said of failures.
     pub(super) notes: Vec<String>,
 }

@@ -108,6 +108,9 @@ fn of_run(run: &Path, args: &EvalArgs, context: &Context) -> Result<u8, Failure>
                     "this run keeps nothing for validation (validation_fraction is 0): name a file with --data",
                 ));
             };
+            if let Some(what) = validation.without_targets() {
+                return Err(Failure::input(format!("{what}; name a file with --data")));
+            }
             let measured = Measured {
                 device: &trained.device,
                 model: &trained.model,

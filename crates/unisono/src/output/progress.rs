@@ -107,11 +107,12 @@ impl<'a> Progress<'a> {
             rate(steps_per_s),
             rate(tokens as f64 / seconds)
         );
-        let loss = record.loss;
+        // Where every target is masked there is none.
+        let loss = record.loss.map_or_else(|| "none".into(), |loss| format!("{loss:.4}"));
         match &self.bar {
             Some(bar) => {
                 bar.set_position(at);
-                bar.set_message(format!("loss {loss:.4}  {rates}"));
+                bar.set_message(format!("loss {loss}  {rates}"));
                 if seconds > BAR_SECONDS {
                     self.since = Since::default();
                 }
@@ -119,7 +120,7 @@ impl<'a> Progress<'a> {
             None => {
                 let width = self.total.to_string().len();
                 self.line(&format!(
-                    "step {at:width$}/{}  loss {loss:.4}  lr {:.2e}  norm {:.3}  {rates}",
+                    "step {at:width$}/{}  loss {loss}  lr {:.2e}  norm {:.3}  {rates}",
                     self.total, record.lr, record.grad_norm
                 ));
                 self.since = Since::default();

@@ -53,8 +53,13 @@ impl Report<'_> {
                 Ending::Stopped => format!("stopped after {steps}; go on with: {}", self.resume),
             },
         )];
-        if let Some(loss) = s.loss {
-            rows.push(("loss", format!("{loss:.6} in the last step")));
+        match s.loss {
+            Some(loss) => rows.push(("loss", format!("{loss:.6} in the last step"))),
+            None if s.steps_per_s > 0.0 => {
+                rows.push(("loss", "none in the last step: all its targets are masked".into()))
+            }
+            // There was no step.
+            None => {}
         }
         if let Some(evaluation) = &s.validation {
             rows.push(("validation", loss_in_words(evaluation, self.is_text, self.trigram)));
