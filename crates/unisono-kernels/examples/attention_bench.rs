@@ -10,7 +10,7 @@
 
 use std::hint::black_box;
 use std::time::Instant;
-use unisono_kernels::attention::{Attention, AttentionGrad, Layout};
+use unisono_kernels::attention::{Attention, AttentionGrad, Inputs, Layout};
 use unisono_kernels::element::{Bf16, Element, Floats, OutFloats};
 use unisono_kernels::isa::Isa;
 use unisono_kernels::out::Out;
@@ -125,7 +125,7 @@ where
     let scale = 1.0 / (d as f32).sqrt();
     let tries = if isa == Isa::Portable { 1 } else { 15 };
     let peak = peak(isa);
-    let call = Attention {
+    let inputs = Inputs {
         batch: b,
         groups: g,
         heads_per_group: r,
@@ -143,8 +143,11 @@ where
         first_query: None,
         mask: None,
         mask_batch: 0,
-        out: Out::new(&mut out).into(),
         out_layout,
+    };
+    let call = Attention {
+        inputs,
+        out: Out::new(&mut out).into(),
         lse: Some(Out::new(&mut lse)),
     };
     let (flops, count) = (call.flops(), call.tiles());
@@ -153,26 +156,9 @@ where
     // SAFETY: three views of one array that write different elements; a tile runs on one thread only.
     let view = |from: usize| unsafe { Out::shared(dx_ptr.add(from), dx_len - from) };
     let call = AttentionGrad {
-        batch: b,
-        groups: g,
-        heads_per_group: r,
-        head_dim: d,
-        queries: t,
-        keys: t,
-        q: x[..].into(),
-        q_layout: layout,
-        k: x[r * d..].into(),
-        k_layout: layout,
-        v: x[(r + 1) * d..].into(),
-        v_layout: layout,
-        causal: true,
-        scale,
-        first_query: None,
-        mask: None,
-        mask_batch: 0,
+        inputs,
         out: out[..].into(),
         d_out: d_out[..].into(),
-        out_layout,
         lse: &lse,
         dq: view(0).into(),
         dk: view(r * d).into(),
@@ -217,7 +203,7 @@ where
     let q = vec![E::from_f32(0.1); batch * q_layout.batch];
     let mut out = vec![E::default(); q.len()];
     let first = vec![keys as u32 - 1; batch];
-    let call = Attention {
+    let inputs = Inputs {
         batch,
         groups,
         heads_per_group: heads,
@@ -235,8 +221,11 @@ where
         first_query: Some(&first),
         mask: None,
         mask_batch: 0,
-        out: Out::new(&mut out).into(),
         out_layout: q_layout,
+    };
+    let call = Attention {
+        inputs,
+        out: Out::new(&mut out).into(),
         lse: None,
     };
     let seconds = tiles(1, 15, isa, call.tiles(), |tile, scratch| call.run(tile, scratch));

@@ -7,7 +7,7 @@
 use super::ahead::Ahead;
 use super::forward::{GROUP, dots, take};
 use super::micro::{Micro, Product, Sink, multiply};
-use super::{AttentionGrad, BLOCK, pack, seen};
+use super::{BLOCK, Inputs, pack, seen};
 use crate::element::Element;
 use crate::math::lanes::exp;
 use crate::order::Units;
@@ -45,6 +45,7 @@ pub(super) struct Arrays<'a, E> {
     pub dq: Out<'a, E>,
     pub dk: Out<'a, E>,
     pub dv: Out<'a, E>,
+    pub lse: &'a [f32],
 }
 
 /// One head's queries and what belongs to them.
@@ -86,13 +87,7 @@ struct Heads<'s> {
 }
 
 #[inline(always)]
-pub(super) fn run<S: Micro, E: Element>(
-    s: S,
-    a: &AttentionGrad,
-    arrays: &Arrays<E>,
-    part: Part,
-    scratch: &mut Scratch,
-) {
+pub(super) fn run<S: Micro, E: Element>(s: S, a: &Inputs, arrays: &Arrays<E>, part: Part, scratch: &mut Scratch) {
     let (d, count) = (a.head_dim, part.queries.len());
     let padded = d.next_multiple_of(LANES);
     let square = (BLOCK + GROUP) * BLOCK;
@@ -163,7 +158,7 @@ pub(super) fn run<S: Micro, E: Element>(
 #[inline(always)]
 fn finish_keys<S: Micro, E: Element>(
     s: S,
-    a: &AttentionGrad,
+    a: &Inputs,
     arrays: &Arrays<E>,
     part: &Part,
     (head, at, keys): (usize, usize, usize),
@@ -209,7 +204,7 @@ fn add<S: Micro>(s: S, x: &[f32], to: &mut [f32]) {
 #[inline(always)]
 fn read_queries<S: Micro, E: Element>(
     s: S,
-    a: &AttentionGrad,
+    a: &Inputs,
     arrays: &Arrays<E>,
     part: &Part,
     (head, from): (usize, usize),
@@ -235,19 +230,13 @@ fn read_queries<S: Micro, E: Element>(
         let row = out + i * a.out_layout.token;
         let d_out = &queries.d_out[(from + i) * padded..][..d];
         queries.d[from + i] = row_dot(s, d_out, &arrays.out[row..][..d]);
-        queries.minus_lse[from + i] = -a.lse[lse + i];
+        queries.minus_lse[from + i] = -arrays.lse[lse + i];
     }
 }
 
 /// Notes what [`read_queries`] will read.
 #[inline(always)]
-fn note_queries<E>(
-    a: &AttentionGrad,
-    arrays: &Arrays<E>,
-    part: &Part,
-    (head, from): (usize, usize),
-    ahead: &mut Ahead,
-) {
+fn note_queries<E>(a: &Inputs, arrays: &Arrays<E>, part: &Part, (head, from): (usize, usize), ahead: &mut Ahead) {
     let count = part.queries.len().saturating_sub(from).min(BLOCK);
     if count > 0 {
         let first = part.queries.start + from;
@@ -261,7 +250,7 @@ fn note_queries<E>(
 
 /// Notes the next block of keys and where this one's gradients go.
 #[inline(always)]
-fn note_keys<E>(a: &AttentionGrad, arrays: &Arrays<E>, part: &Part, (head, at): (usize, usize), ahead: &mut Ahead) {
+fn note_keys<E>(a: &Inputs, arrays: &Arrays<E>, part: &Part, (head, at): (usize, usize), ahead: &mut Ahead) {
     let (k, v) = (
         a.k_layout.at(part.b, at * BLOCK, part.g, 0),
         a.v_layout.at(part.b, at * BLOCK, part.g, 0),
@@ -280,7 +269,7 @@ fn note_keys<E>(a: &AttentionGrad, arrays: &Arrays<E>, part: &Part, (head, at): 
 #[inline(always)]
 fn read_keys<S: Micro, E: Element>(
     s: S,
-    a: &AttentionGrad,
+    a: &Inputs,
     arrays: &Arrays<E>,
     part: &Part,
     (at, keys): (usize, usize),
@@ -307,7 +296,7 @@ fn read_keys<S: Micro, E: Element>(
 #[inline(always)]
 fn block_pair<S: Micro>(
     s: S,
-    a: &AttentionGrad,
+    a: &Inputs,
     part: &Part,
     place: (usize, usize, usize),
     queries: &mut Queries,
@@ -316,7 +305,7 @@ fn block_pair<S: Micro>(
 ) {
     let (first, at, keys) = place;
     let rows = (part.queries.len() - first).min(BLOCK);
-    let seen = a.seen();
+    let seen = a;
     let mut bits: [u64; BLOCK] = [0; BLOCK];
     let mut any = 0;
     for (i, bits) in bits[..rows].iter_mut().enumerate() {
@@ -382,7 +371,7 @@ fn block_pair<S: Micro>(
 #[inline(always)]
 unsafe fn group<S: Micro>(
     s: S,
-    a: &AttentionGrad,
+    a: &Inputs,
     part: &Part,
     (row, start, bits): (usize, usize, &[u64]),
     queries: &mut Queries,

@@ -2,7 +2,7 @@
 
 use super::ahead::Ahead;
 use super::micro::{Micro, Product, Sink, multiply};
-use super::{Attention, BLOCK, Layout, pack};
+use super::{BLOCK, Inputs, Layout, pack};
 use crate::element::Element;
 use crate::math::lanes::{exp, ln};
 use crate::order::Units;
@@ -27,6 +27,7 @@ pub(super) struct Arrays<'a, E> {
     pub k: &'a [E],
     pub v: &'a [E],
     pub out: Out<'a, E>,
+    pub lse: Option<Out<'a, f32>>,
 }
 
 /// Cuts `len` floats off the front of `rest`, rounded up to whole vectors.
@@ -70,7 +71,7 @@ enum Values<E> {
 }
 
 #[inline(always)]
-pub(super) fn run<S: Micro, E: Element>(s: S, a: &Attention, arrays: &Arrays<E>, part: Part, scratch: &mut Scratch) {
+pub(super) fn run<S: Micro, E: Element>(s: S, a: &Inputs, arrays: &Arrays<E>, part: Part, scratch: &mut Scratch) {
     let Part { b, g, rows } = part;
     let (d, count) = (a.head_dim, rows.len());
     let padded = d.next_multiple_of(LANES);
@@ -93,7 +94,7 @@ pub(super) fn run<S: Micro, E: Element>(s: S, a: &Attention, arrays: &Arrays<E>,
     state.acc.fill(0.0);
     state.sum.fill(0.0);
     state.top.fill(f32::NEG_INFINITY);
-    let seen = a.seen();
+    let seen = a;
     // Blocks that a group of rows sees; it is finished right after the last of them.
     let blocks_of = |first: usize| {
         let rows = rows.start + first..rows.end.min(rows.start + first + GROUP);
@@ -152,13 +153,13 @@ pub(super) fn run<S: Micro, E: Element>(s: S, a: &Attention, arrays: &Arrays<E>,
             // SAFETY: the group's rows of the state, the block's scratch and values.
             unsafe { group(s, a, &mut state, &mut block, place, values, &mut ahead) };
             if at + 1 == own_blocks {
-                finish(s, a, arrays.out, (b, g, rows.clone()), first, &state);
+                finish(s, a, (arrays.out, arrays.lse), (b, g, rows.clone()), first, &state);
             }
         }
     }
     for first in (0..count).step_by(GROUP) {
         if blocks_of(first) == 0 {
-            finish(s, a, arrays.out, (b, g, rows.clone()), first, &state);
+            finish(s, a, (arrays.out, arrays.lse), (b, g, rows.clone()), first, &state);
         }
     }
 }
@@ -167,7 +168,7 @@ pub(super) fn run<S: Micro, E: Element>(s: S, a: &Attention, arrays: &Arrays<E>,
 #[inline(always)]
 fn read_queries<S: Micro, E: Element>(
     s: S,
-    a: &Attention,
+    a: &Inputs,
     q: &[E],
     (b, g, rows): (usize, usize, Range<usize>),
     first: usize,
@@ -188,7 +189,7 @@ fn read_queries<S: Micro, E: Element>(
 #[inline(always)]
 fn note_rows<E>(
     ahead: &mut Ahead,
-    a: &Attention,
+    a: &Inputs,
     (b, g, index): (usize, usize, usize),
     (array, layout): (*const E, Layout),
 ) {
@@ -206,7 +207,7 @@ fn note_rows<E>(
 #[inline(always)]
 unsafe fn group<S: Micro, E: Element>(
     s: S,
-    a: &Attention,
+    a: &Inputs,
     state: &mut Rows,
     block: &mut Block,
     (first, rows, bits): (usize, usize, &[u64; GROUP]),
@@ -401,8 +402,8 @@ unsafe fn probabilities<S: Micro>(s: S, row: *mut f32, vectors: usize, bits: u64
 #[inline(always)]
 fn finish<S: Micro, E: Element>(
     s: S,
-    a: &Attention,
-    out: Out<E>,
+    a: &Inputs,
+    (out, log_sums): (Out<E>, Option<Out<f32>>),
     (b, g, rows): (usize, usize, Range<usize>),
     first: usize,
     state: &Rows,
@@ -430,7 +431,7 @@ fn finish<S: Micro, E: Element>(
         for (out, acc) in out.chunks_mut(LANES).zip(acc.chunks(LANES)) {
             E::write(s, out, s.add(s.mul(s.read(acc), inverse), s.zero()));
         }
-        if let Some(out) = a.lse {
+        if let Some(out) = log_sums {
             let at = ((b * a.groups + g) * a.heads_per_group + head) * a.queries + query;
             // SAFETY: as above.
             unsafe { out.slice(at, 1)[0] = lse[r] };

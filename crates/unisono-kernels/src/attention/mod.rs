@@ -38,6 +38,7 @@
 mod ahead;
 mod backward;
 mod forward;
+mod inputs;
 mod micro;
 mod pack;
 mod seen;
@@ -48,7 +49,8 @@ use crate::scratch::Scratch;
 use crate::simd::dispatch;
 use backward::run as backward_part;
 use forward::run as forward_part;
-use seen::Seen;
+
+pub use inputs::{Inputs, Layout};
 
 /// Keys, and in the backward pass queries, of one block.
 pub const BLOCK: usize = 64;
@@ -62,74 +64,13 @@ const ENOUGH_TILES: usize = 16;
 /// Queries, or keys, of a tile where sequences are cut.
 const CUT: usize = 128;
 
-/// Where an element lies: at `b * batch + t * token + g * group + r * head + c` for sequence `b`, token `t`, group `g`,
-/// query head `r` of the group and `c < head_dim`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Layout {
-    /// Elements from one sequence to the next.
-    pub batch: usize,
-    /// Elements from one token to the next.
-    pub token: usize,
-    /// Elements from one key/value group to the next.
-    pub group: usize,
-    /// Elements from one query head of a group to the next; unused for keys and values.
-    pub head: usize,
-}
-
-impl Layout {
-    #[inline(always)]
-    fn at(&self, b: usize, t: usize, g: usize, r: usize) -> usize {
-        b * self.batch + t * self.token + g * self.group + r * self.head
-    }
-
-    /// Whether `len` elements hold all rows of `d`.
-    fn fits(&self, len: usize, batch: usize, tokens: usize, groups: usize, heads: usize, d: usize) -> bool {
-        let counts = [batch, tokens, groups, heads];
-        counts.contains(&0) || self.at(batch - 1, tokens - 1, groups - 1, heads - 1) + d <= len
-    }
-}
-
 /// Forward attention: `out = softmax(scale · q kᵀ) v` for each query head, over the keys that a query sees.
 #[derive(Clone, Copy, Debug)]
 pub struct Attention<'a> {
-    /// Sequences.
-    pub batch: usize,
-    /// Key/value heads.
-    pub groups: usize,
-    /// Query heads that share a key/value head.
-    pub heads_per_group: usize,
-    /// Elements of a head, 1 to [`MAX_HEAD_DIM`].
-    pub head_dim: usize,
-    /// Queries of a sequence.
-    pub queries: usize,
-    /// Keys of a sequence.
-    pub keys: usize,
-    /// Queries, laid out by `q_layout`. The three inputs may be one array; the slices then begin where each does.
-    pub q: Floats<'a>,
-    /// Layout of `q`.
-    pub q_layout: Layout,
-    /// Keys, laid out by `k_layout`.
-    pub k: Floats<'a>,
-    /// Layout of `k`.
-    pub k_layout: Layout,
-    /// Values, laid out by `v_layout`.
-    pub v: Floats<'a>,
-    /// Layout of `v`.
-    pub v_layout: Layout,
-    /// Whether query `i` sees only the keys `0..=first_query + i`.
-    pub causal: bool,
-    /// Factor of the dot products, above 0.
-    pub scale: f32,
-    /// Per sequence the position of its query 0 among the keys (decoding with a cache); 0 without it.
-    pub first_query: Option<&'a [u32]>,
-    /// `[batch or 1, queries, keys]`, 0 for a key that is not seen, besides causality.
-    pub mask: Option<&'a [u8]>,
-    /// Elements from one sequence's mask to the next, 0 for one mask for all.
-    pub mask_batch: usize,
-    /// The result, laid out by `out_layout`.
+    /// Queries, keys and values.
+    pub inputs: Inputs<'a>,
+    /// The result.
     pub out: OutFloats<'a>,
-    /// Layout of `out`.
-    pub out_layout: Layout,
     /// `[batch, groups * heads_per_group, queries]`: the logarithm of each softmax's denominator, for the backward pass.
     pub lse: Option<Out<'a, f32>>,
 }
@@ -137,46 +78,12 @@ pub struct Attention<'a> {
 /// The gradients of [`Attention`] with respect to `q`, `k` and `v`, written whole (nothing is added to what is there).
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionGrad<'a> {
-    /// Sequences.
-    pub batch: usize,
-    /// Key/value heads.
-    pub groups: usize,
-    /// Query heads that share a key/value head.
-    pub heads_per_group: usize,
-    /// Elements of a head, 1 to [`MAX_HEAD_DIM`].
-    pub head_dim: usize,
-    /// Queries of a sequence.
-    pub queries: usize,
-    /// Keys of a sequence.
-    pub keys: usize,
-    /// Queries, as in the forward pass.
-    pub q: Floats<'a>,
-    /// Layout of `q` and `dq`.
-    pub q_layout: Layout,
-    /// Keys, as in the forward pass.
-    pub k: Floats<'a>,
-    /// Layout of `k` and `dk`.
-    pub k_layout: Layout,
-    /// Values, as in the forward pass.
-    pub v: Floats<'a>,
-    /// Layout of `v` and `dv`.
-    pub v_layout: Layout,
-    /// As in the forward pass.
-    pub causal: bool,
-    /// As in the forward pass.
-    pub scale: f32,
-    /// As in the forward pass.
-    pub first_query: Option<&'a [u32]>,
-    /// As in the forward pass.
-    pub mask: Option<&'a [u8]>,
-    /// As in the forward pass.
-    pub mask_batch: usize,
+    /// As the forward pass had them.
+    pub inputs: Inputs<'a>,
     /// The forward pass's result.
     pub out: Floats<'a>,
     /// Its gradient, laid out alike.
     pub d_out: Floats<'a>,
-    /// Layout of `out` and `d_out`.
-    pub out_layout: Layout,
     /// The forward pass's `lse`.
     pub lse: &'a [f32],
     /// Gradient of `q`; the three may be one array.
@@ -190,29 +97,7 @@ pub struct AttentionGrad<'a> {
 impl Attention<'_> {
     /// Number of tiles, which do not depend on each other.
     pub fn tiles(&self) -> usize {
-        self.batch * self.groups * self.cuts()
-    }
-
-    /// Rows of one sequence and group: each query of each query head.
-    fn rows(&self) -> usize {
-        self.heads_per_group * self.queries
-    }
-
-    /// The query head of the group, and its query, that are row `row`.
-    #[inline(always)]
-    fn head_and_query(&self, row: usize) -> (usize, usize) {
-        // A division is slow, and most groups have one head.
-        match row < self.queries {
-            true => (0, row),
-            false => (row / self.queries, row % self.queries),
-        }
-    }
-
-    fn cuts(&self) -> usize {
-        match self.batch * self.groups >= ENOUGH_TILES {
-            true => 1,
-            false => self.rows().div_ceil(CUT).max(1),
-        }
+        self.inputs.tiles()
     }
 
     /// Runs one tile.
@@ -222,7 +107,7 @@ impl Attention<'_> {
     /// unisono.
     pub fn run(&self, tile: usize, scratch: &mut Scratch) {
         self.check();
-        let (cuts, rows) = (self.cuts(), self.rows());
+        let (cuts, rows) = (self.inputs.cuts(), self.inputs.rows());
         let pair = tile / cuts;
         // Causal tiles grow towards the end of a sequence, so the largest go first.
         let cut = cuts - 1 - tile % cuts;
@@ -231,22 +116,22 @@ impl Attention<'_> {
             _ => cut * CUT..((cut + 1) * CUT).min(rows),
         };
         let part = forward::Part {
-            b: pair / self.groups,
-            g: pair % self.groups,
+            b: pair / self.inputs.groups,
+            g: pair % self.inputs.groups,
             rows,
         };
-        let (isa, a) = (scratch.isa(), self);
-        match (self.q, self.k, self.v, self.out) {
+        let (isa, a, lse) = (scratch.isa(), &self.inputs, self.lse);
+        match (self.inputs.q, self.inputs.k, self.inputs.v, self.out) {
             (Floats::F32(q), Floats::F32(k), Floats::F32(v), OutFloats::F32(out)) => {
-                let arrays = &forward::Arrays { q, k, v, out };
+                let arrays = &forward::Arrays { q, k, v, out, lse };
                 dispatch!(isa, forward_part::<_, f32>(
-                    a: &Attention, arrays: &forward::Arrays<f32>, part: forward::Part, scratch: &mut Scratch
+                    a: &Inputs, arrays: &forward::Arrays<f32>, part: forward::Part, scratch: &mut Scratch
                 ));
             }
             (Floats::Bf16(q), Floats::Bf16(k), Floats::Bf16(v), OutFloats::Bf16(out)) => {
-                let arrays = &forward::Arrays { q, k, v, out };
+                let arrays = &forward::Arrays { q, k, v, out, lse };
                 dispatch!(isa, forward_part::<_, Bf16>(
-                    a: &Attention, arrays: &forward::Arrays<Bf16>, part: forward::Part, scratch: &mut Scratch
+                    a: &Inputs, arrays: &forward::Arrays<Bf16>, part: forward::Part, scratch: &mut Scratch
                 ));
             }
             _ => mixed("attention"),
@@ -255,60 +140,20 @@ impl Attention<'_> {
 
     /// Floating-point operations of the two products, 2 a multiply-add, over the pairs that causality leaves.
     pub fn flops(&self) -> u64 {
-        4 * (self.groups * self.heads_per_group * self.head_dim) as u64 * self.seen().pairs(self.batch)
-    }
-
-    fn seen(&self) -> Seen<'_> {
-        Seen {
-            queries: self.queries,
-            keys: self.keys,
-            causal: self.causal,
-            first_query: self.first_query,
-            mask: self.mask,
-            mask_batch: self.mask_batch,
-        }
+        4 * self.inputs.multiply_adds()
     }
 
     fn check(&self) {
-        let (b, g, r, d) = (self.batch, self.groups, self.heads_per_group, self.head_dim);
-        assert!(
-            (1..=MAX_HEAD_DIM).contains(&d) && self.scale > 0.0,
-            "bug in unisono: attention with heads of {d} and scale {}",
-            self.scale
-        );
-        assert!(
-            self.q_layout.fits(self.q.len(), b, self.queries, g, r, d)
-                && self.k_layout.fits(self.k.len(), b, self.keys, g, 1, d)
-                && self.v_layout.fits(self.v.len(), b, self.keys, g, 1, d)
-                && self.out_layout.fits(self.out.len(), b, self.queries, g, r, d)
-                && self.lse.is_none_or(|lse| lse.len() >= b * g * r * self.queries)
-                && self.first_query.is_none_or(|first| first.len() >= b),
-            "bug in unisono: an array of attention is too short for {b} sequences of {} queries and {} keys in {g} groups \
-             of {r} heads of {d}",
-            self.queries,
-            self.keys
-        );
+        let lse_fits = self.lse.is_none_or(|lse| lse.len() >= self.inputs.num_rows());
+        self.inputs
+            .check(self.inputs.has_queries(self.inputs.out_layout, self.out.len()) && lse_fits);
     }
 }
 
 impl AttentionGrad<'_> {
     /// Number of tiles, which do not depend on each other.
     pub fn tiles(&self) -> usize {
-        let pairs = self.batch * self.groups;
-        match pairs >= ENOUGH_TILES {
-            true => pairs,
-            false => pairs * (self.query_cuts() + self.key_cuts()),
-        }
-    }
-
-    /// Tiles of a sequence and group that compute `dq` only.
-    fn query_cuts(&self) -> usize {
-        self.heads_per_group * self.queries.div_ceil(CUT)
-    }
-
-    /// Tiles of a sequence and group that compute `dk` and `dv` only.
-    fn key_cuts(&self) -> usize {
-        self.keys.div_ceil(CUT)
+        self.inputs.gradient_tiles()
     }
 
     /// Runs one tile.
@@ -318,8 +163,8 @@ impl AttentionGrad<'_> {
     pub fn run(&self, tile: usize, scratch: &mut Scratch) {
         self.check();
         let part = self.part(tile);
-        let (isa, a) = (scratch.isa(), self);
-        let inputs = [self.q, self.k, self.v, self.out, self.d_out];
+        let (isa, a, lse) = (scratch.isa(), &self.inputs, self.lse);
+        let inputs = [self.inputs.q, self.inputs.k, self.inputs.v, self.out, self.d_out];
         match (inputs, self.dq, self.dk, self.dv) {
             (
                 [
@@ -342,9 +187,10 @@ impl AttentionGrad<'_> {
                     dq,
                     dk,
                     dv,
+                    lse,
                 };
                 dispatch!(isa, backward_part::<_, f32>(
-                    a: &AttentionGrad, arrays: &backward::Arrays<f32>, part: backward::Part, scratch: &mut Scratch
+                    a: &Inputs, arrays: &backward::Arrays<f32>, part: backward::Part, scratch: &mut Scratch
                 ));
             }
             (
@@ -368,9 +214,10 @@ impl AttentionGrad<'_> {
                     dq,
                     dk,
                     dv,
+                    lse,
                 };
                 dispatch!(isa, backward_part::<_, Bf16>(
-                    a: &AttentionGrad, arrays: &backward::Arrays<Bf16>, part: backward::Part, scratch: &mut Scratch
+                    a: &Inputs, arrays: &backward::Arrays<Bf16>, part: backward::Part, scratch: &mut Scratch
                 ));
             }
             _ => mixed("the gradient of attention"),
@@ -378,13 +225,13 @@ impl AttentionGrad<'_> {
     }
 
     fn part(&self, tile: usize) -> backward::Part {
-        let blocks = self.keys.div_ceil(BLOCK);
-        let pairs = self.batch * self.groups;
+        let blocks = self.inputs.keys.div_ceil(BLOCK);
+        let pairs = self.inputs.batch * self.inputs.groups;
         let whole = |pair: usize| backward::Part {
-            b: pair / self.groups,
-            g: pair % self.groups,
-            heads: 0..self.heads_per_group,
-            queries: 0..self.queries,
+            b: pair / self.inputs.groups,
+            g: pair % self.inputs.groups,
+            heads: 0..self.inputs.heads_per_group,
+            queries: 0..self.inputs.queries,
             blocks: 0..blocks,
             dq: true,
             dkv: true,
@@ -392,24 +239,24 @@ impl AttentionGrad<'_> {
         if pairs >= ENOUGH_TILES {
             return whole(tile);
         }
-        let cuts = self.query_cuts() + self.key_cuts();
+        let cuts = self.inputs.query_cuts() + self.inputs.key_cuts();
         let (part, cut) = (whole(tile / cuts), tile % cuts);
-        let seen = self.seen();
+        let seen = &self.inputs;
         // The largest of a causal call first: the first keys, the last queries.
-        if cut < self.key_cuts() {
+        if cut < self.inputs.key_cuts() {
             let first = cut * CUT / BLOCK;
-            let seer = seen.first_seer(part.b, first * BLOCK).min(self.queries);
+            let seer = seen.first_seer(part.b, first * BLOCK).min(self.inputs.queries);
             return backward::Part {
-                queries: seer / BLOCK * BLOCK..self.queries,
+                queries: seer / BLOCK * BLOCK..self.inputs.queries,
                 blocks: first..(first + CUT / BLOCK).min(blocks),
                 dq: false,
                 ..part
             };
         }
-        let cut = self.query_cuts() - 1 - (cut - self.key_cuts());
-        let per_head = self.queries.div_ceil(CUT);
+        let cut = self.inputs.query_cuts() - 1 - (cut - self.inputs.key_cuts());
+        let per_head = self.inputs.queries.div_ceil(CUT);
         let head = cut / per_head;
-        let queries = cut % per_head * CUT..((cut % per_head + 1) * CUT).min(self.queries);
+        let queries = cut % per_head * CUT..((cut % per_head + 1) * CUT).min(self.inputs.queries);
         let limit = seen.limit(part.b, queries.end - 1);
         backward::Part {
             heads: head..head + 1,
@@ -423,45 +270,18 @@ impl AttentionGrad<'_> {
     /// Floating-point operations of the five products, 2 a multiply-add, over the pairs that causality leaves; scores that
     /// a cut sequence computes twice are counted once.
     pub fn flops(&self) -> u64 {
-        10 * (self.groups * self.heads_per_group * self.head_dim) as u64 * self.seen().pairs(self.batch)
-    }
-
-    fn seen(&self) -> Seen<'_> {
-        Seen {
-            queries: self.queries,
-            keys: self.keys,
-            causal: self.causal,
-            first_query: self.first_query,
-            mask: self.mask,
-            mask_batch: self.mask_batch,
-        }
+        10 * self.inputs.multiply_adds()
     }
 
     fn check(&self) {
-        let (b, g, r, d) = (self.batch, self.groups, self.heads_per_group, self.head_dim);
-        assert!(
-            (1..=MAX_HEAD_DIM).contains(&d) && self.scale > 0.0,
-            "bug in unisono: attention with heads of {d} and scale {}",
-            self.scale
-        );
-        let (q, k, v, out) = (self.q_layout, self.k_layout, self.v_layout, self.out_layout);
-        let queries = |layout: Layout, len: usize| layout.fits(len, b, self.queries, g, r, d);
-        let keys = |layout: Layout, len: usize| layout.fits(len, b, self.keys, g, 1, d);
-        assert!(
-            queries(q, self.q.len())
-                && queries(q, self.dq.len())
-                && keys(k, self.k.len())
-                && keys(k, self.dk.len())
-                && keys(v, self.v.len())
-                && keys(v, self.dv.len())
-                && queries(out, self.out.len())
-                && queries(out, self.d_out.len())
-                && self.lse.len() >= b * g * r * self.queries
-                && self.first_query.is_none_or(|first| first.len() >= b),
-            "bug in unisono: an array of attention is too short for {b} sequences of {} queries and {} keys in {g} groups \
-             of {r} heads of {d}",
-            self.queries,
-            self.keys
+        let i = &self.inputs;
+        i.check(
+            i.has_queries(i.q_layout, self.dq.len())
+                && i.has_keys(i.k_layout, self.dk.len())
+                && i.has_keys(i.v_layout, self.dv.len())
+                && i.has_queries(i.out_layout, self.out.len())
+                && i.has_queries(i.out_layout, self.d_out.len())
+                && self.lse.len() >= i.num_rows(),
         );
     }
 }

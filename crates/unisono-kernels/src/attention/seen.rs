@@ -1,22 +1,11 @@
 //! Which keys a query sees.
 
-use super::BLOCK;
+use super::{BLOCK, Inputs};
 
-/// Causality, positions and mask of one call.
-#[derive(Clone, Copy)]
-pub(super) struct Seen<'a> {
-    pub queries: usize,
-    pub keys: usize,
-    pub causal: bool,
-    pub first_query: Option<&'a [u32]>,
-    pub mask: Option<&'a [u8]>,
-    pub mask_batch: usize,
-}
-
-impl Seen<'_> {
+impl Inputs<'_> {
     /// Keys that query `i` of sequence `b` may see by its position alone: the first so many.
     #[inline(always)]
-    pub fn limit(&self, b: usize, i: usize) -> usize {
+    pub(super) fn limit(&self, b: usize, i: usize) -> usize {
         match self.causal {
             true => (self.first(b) + i + 1).min(self.keys),
             false => self.keys,
@@ -24,7 +13,7 @@ impl Seen<'_> {
     }
 
     /// First query of sequence `b` that may see key `j` by its position.
-    pub fn first_seer(&self, b: usize, j: usize) -> usize {
+    pub(super) fn first_seer(&self, b: usize, j: usize) -> usize {
         match self.causal {
             true => j.saturating_sub(self.first(b)),
             false => 0,
@@ -37,7 +26,7 @@ impl Seen<'_> {
 
     /// Bit `t` says whether query `i` of sequence `b` sees key `block * BLOCK + t`.
     #[inline(always)]
-    pub fn bits(&self, b: usize, i: usize, block: usize) -> u64 {
+    pub(super) fn bits(&self, b: usize, i: usize, block: usize) -> u64 {
         let first = block * BLOCK;
         let count = self.limit(b, i).saturating_sub(first).min(BLOCK);
         let bits = low_bits(count);
@@ -47,11 +36,11 @@ impl Seen<'_> {
         }
     }
 
-    /// Pairs of a query and a key that it sees by its position, over `batch` sequences: what the work is counted by.
-    pub fn pairs(&self, batch: usize) -> u64 {
-        (0..batch)
-            .map(|b| (0..self.queries).map(|i| self.limit(b, i) as u64).sum::<u64>())
-            .sum()
+    /// Multiply-adds of one product of each query with the keys that it sees by its position: what the work is counted by.
+    pub(super) fn multiply_adds(&self) -> u64 {
+        let seen = |b| (0..self.queries).map(|i| self.limit(b, i) as u64).sum::<u64>();
+        let pairs: u64 = (0..self.batch).map(seen).sum();
+        (self.groups * self.heads_per_group * self.head_dim) as u64 * pairs
     }
 }
 

@@ -1,7 +1,7 @@
 //! Calls of the kernels.
 
 use super::case::{Case, Results, bits};
-use unisono_kernels::attention::{Attention, AttentionGrad, Layout};
+use unisono_kernels::attention::{Attention, AttentionGrad, Inputs, Layout};
 use unisono_kernels::element::{Bf16, Element, Floats, OutFloats};
 use unisono_kernels::isa::Isa;
 use unisono_kernels::out::Out;
@@ -37,9 +37,9 @@ impl Case {
             }
         };
         let forward = Attention {
+            inputs: self.inputs_of((&x, layout), out_layout),
             out: Out::new(&mut out).into(),
             lse: Some(Out::new(&mut lse)),
-            ..self.forward((&x, layout), out_layout)
         };
         for tile in order(forward.tiles()) {
             forward.run(tile, &mut scratch);
@@ -50,26 +50,9 @@ impl Case {
         let view = |from: usize| unsafe { Out::shared(dx_ptr.add(from), dx_len - from) };
         let d_out: Vec<E> = elements(&self.d_out());
         let backward = AttentionGrad {
-            batch: self.batch,
-            groups: self.groups,
-            heads_per_group: heads,
-            head_dim: d,
-            queries: self.queries,
-            keys: self.keys,
-            q: x[..].into(),
-            q_layout: layout,
-            k: x[heads * d..].into(),
-            k_layout: layout,
-            v: x[(heads + 1) * d..].into(),
-            v_layout: layout,
-            causal: self.causal,
-            scale: self.scale,
-            first_query: self.first.as_deref(),
-            mask: self.mask.as_deref(),
-            mask_batch: self.mask_batch(),
+            inputs: self.inputs_of((&x, layout), out_layout),
             out: out[..].into(),
             d_out: d_out[..].into(),
-            out_layout,
             lse: &lse,
             dq: view(0).into(),
             dk: view(heads * d).into(),
@@ -102,13 +85,13 @@ impl Case {
         }
     }
 
-    /// The forward pass on the array `[batch, tokens, groups, [q…, k, v], d]`, with nowhere to write.
-    fn forward<'a, E>(&'a self, (x, layout): (&'a [E], Layout), out_layout: Layout) -> Attention<'a>
+    /// The array `[batch, tokens, groups, [q…, k, v], d]`.
+    fn inputs_of<'a, E>(&'a self, (x, layout): (&'a [E], Layout), out_layout: Layout) -> Inputs<'a>
     where
         Floats<'a>: From<&'a [E]>,
     {
         let (d, heads) = (self.d, self.heads);
-        Attention {
+        Inputs {
             batch: self.batch,
             groups: self.groups,
             heads_per_group: heads,
@@ -126,9 +109,7 @@ impl Case {
             first_query: self.first.as_deref(),
             mask: self.mask.as_deref(),
             mask_batch: self.mask_batch(),
-            out: OutFloats::F32(Out::new(&mut [])),
             out_layout,
-            lse: None,
         }
     }
 
@@ -153,13 +134,17 @@ impl Case {
         let mut out = vec![E::from_f32(f32::NAN); self.batch * out_layout.batch];
         let first = vec![from as u32; self.batch];
         let mut scratch = Scratch::new(Isa::detect());
-        let call = Attention {
+        let inputs = Inputs {
             queries: to - from,
             keys,
             q: x[from * layout.token..].into(),
             first_query: Some(&first),
+            ..self.inputs_of((&x, layout), out_layout)
+        };
+        let call = Attention {
+            inputs,
             out: Out::new(&mut out).into(),
-            ..self.forward((&x, layout), out_layout)
+            lse: None,
         };
         (0..call.tiles()).for_each(|tile| call.run(tile, &mut scratch));
         bits(&floats(&out))

@@ -5,8 +5,7 @@ use crate::command::{Cost, Op};
 use crate::place::Place;
 use unisono_kernels::attention as kernel;
 pub use unisono_kernels::attention::Layout;
-use unisono_kernels::element::{Floats, OutFloats};
-use unisono_kernels::out::Out;
+use unisono_kernels::element::Floats;
 use unisono_kernels::scratch::Scratch;
 use unisono_mesh::Mesh;
 
@@ -82,22 +81,21 @@ pub struct Attention {
 }
 
 impl Attention {
-    fn kernel<'a>(&self, place: &Place<'a>) -> kernel::Attention<'a> {
-        kernel::Attention {
+    /// What the kernels are given.
+    fn inputs<'a>(&self, place: &Place<'a>) -> kernel::Inputs<'a> {
+        kernel::Inputs {
             q: place.floats(self.q.buffer),
             k: place.floats(self.k.buffer),
             v: place.floats(self.v.buffer),
             first_query: self.first_query.map(|b| place.u32(b)),
             mask: self.mask.map(|b| place.u8(b)),
-            out: place.out_floats(self.out.buffer),
-            lse: self.lse.map(|b| place.out(b)),
             ..self.bare()
         }
     }
 
-    /// The kernel's arguments without memory: enough to count tiles.
-    fn bare<'a>(&self) -> kernel::Attention<'a> {
-        kernel::Attention {
+    /// The same without memory: enough to count tiles.
+    fn bare<'a>(&self) -> kernel::Inputs<'a> {
+        kernel::Inputs {
             batch: self.shape.batch,
             groups: self.shape.groups,
             heads_per_group: self.shape.heads_per_group,
@@ -115,9 +113,7 @@ impl Attention {
             first_query: None,
             mask: None,
             mask_batch: self.mask_batch,
-            out: OutFloats::F32(Out::new(&mut [])),
             out_layout: self.out.layout,
-            lse: None,
         }
     }
 }
@@ -154,7 +150,12 @@ impl Op for Attention {
     }
 
     fn run(&self, place: &Place<'_>, tile: usize, scratch: &mut Scratch) {
-        self.kernel(place).run(tile, scratch);
+        let call = kernel::Attention {
+            inputs: self.inputs(place),
+            out: place.out_floats(self.out.buffer),
+            lse: self.lse.map(|b| place.out(b)),
+        };
+        call.run(tile, scratch);
     }
 }
 
@@ -173,38 +174,6 @@ pub struct AttentionGrad {
     pub dk: BufferRef,
     /// Gradient of the values.
     pub dv: BufferRef,
-}
-
-impl AttentionGrad {
-    fn bare<'a>(&self) -> kernel::AttentionGrad<'a> {
-        let f = self.forward.bare();
-        kernel::AttentionGrad {
-            batch: f.batch,
-            groups: f.groups,
-            heads_per_group: f.heads_per_group,
-            head_dim: f.head_dim,
-            queries: f.queries,
-            keys: f.keys,
-            q: Floats::F32(&[]),
-            q_layout: f.q_layout,
-            k: Floats::F32(&[]),
-            k_layout: f.k_layout,
-            v: Floats::F32(&[]),
-            v_layout: f.v_layout,
-            causal: f.causal,
-            scale: f.scale,
-            first_query: None,
-            mask: None,
-            mask_batch: f.mask_batch,
-            out: Floats::F32(&[]),
-            out_layout: f.out_layout,
-            d_out: Floats::F32(&[]),
-            lse: &[],
-            dq: OutFloats::F32(Out::new(&mut [])),
-            dk: OutFloats::F32(Out::new(&mut [])),
-            dv: OutFloats::F32(Out::new(&mut [])),
-        }
-    }
 }
 
 impl Op for AttentionGrad {
@@ -236,25 +205,19 @@ impl Op for AttentionGrad {
     }
 
     fn tiles(&self) -> usize {
-        self.bare().tiles()
+        self.forward.bare().gradient_tiles()
     }
 
     fn run(&self, place: &Place<'_>, tile: usize, scratch: &mut Scratch) {
-        let f = &self.forward;
-        kernel::AttentionGrad {
-            q: place.floats(f.q.buffer),
-            k: place.floats(f.k.buffer),
-            v: place.floats(f.v.buffer),
-            first_query: f.first_query.map(|b| place.u32(b)),
-            mask: f.mask.map(|b| place.u8(b)),
-            out: place.floats(f.out.buffer),
+        let call = kernel::AttentionGrad {
+            inputs: self.forward.inputs(place),
+            out: place.floats(self.forward.out.buffer),
             d_out: place.floats(self.d_out),
             lse: place.f32(self.lse),
             dq: place.out_floats(self.dq),
             dk: place.out_floats(self.dk),
             dv: place.out_floats(self.dv),
-            ..self.bare()
-        }
-        .run(tile, scratch);
+        };
+        call.run(tile, scratch);
     }
 }
