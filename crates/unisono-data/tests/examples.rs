@@ -292,7 +292,6 @@ fn long_examples_are_cut_counted_and_named() {
             .expect_err("must be refused")
             .to_string()
     };
-    // Of two tokens BOS and a letter of the question are left; the third example's answer is empty besides.
     assert!(refuse(2).ends_with(
         "has no answer to learn: 1 of 3 answers is empty, 2 of 3 answers begin beyond the longest length allowed; give the \
          examples answers, allow longer sequences"
