@@ -376,4 +376,11 @@ fn the_work_is_counted_and_each_end_is_told_once() {
     assert_eq!(prompt_tokens, 70 + 7 + 33 + 18);
     assert_eq!(new_tokens, 20 + 12 + 31 + 1 + 24);
     assert_eq!(later_tokens, new_tokens - 4);
+    // A token that ends a text is no part of it, and none of the work's.
+    requests[0].stop_ids = vec![outputs[0].ids[5]];
+    let go_on = &mut |_: usize, _: Event<'_>| ControlFlow::Continue(());
+    let (outputs, work) = generate_events(&model, &requests, &Batching::default(), go_on).unwrap();
+    assert!(outputs[0].ids.len() < 6 && matches!(outputs[0].finish, Finish::Stop(_)));
+    let written: usize = outputs.iter().map(|output| output.ids.len()).sum();
+    assert_eq!(work.new_tokens, written);
 }

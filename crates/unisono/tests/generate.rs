@@ -163,6 +163,11 @@ fn prompts_from_everywhere_come_back_in_order() {
         timeless(&piped).iter().map(ids).collect::<Vec<_>>(),
         all[2..].iter().map(ids).collect::<Vec<_>>()
     );
+    s.run("generate --model model --input in.jsonl")
+        .ended(0)
+        .tells(&["logprobs of the prompts are left out: they are written with --json and --jsonl only"]);
+    let short = s.run("generate --model model --prompt w6 -n 1 --seed 3").ended(0);
+    short.tells(&["2 prompt tokens in ", "; 1 new token\n"]);
     // One alone is streamed, several are told apart.
     let one = s.run("generate --model model --prompt w6 -n 12 --seed 3").ended(0);
     assert_eq!(one.out, format!("w6{}\n", all[0]["text"].as_str().unwrap_or_default()));
