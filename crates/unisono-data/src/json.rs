@@ -11,10 +11,11 @@ const PARTS: [(&str, &str); 5] = [
     ("Decoder", "decoder"),
 ];
 
-/// A parser's message in plain words; its place stands behind in brackets.
-pub fn plain(message: &str) -> String {
+/// A parser's error, or its message, in plain words; its place stands behind in brackets.
+pub fn plain(error: impl std::fmt::Display) -> String {
+    let message = error.to_string();
     match message.rsplit_once(" at line ") {
-        None => words(message),
+        None => words(&message),
         Some((problem, place)) => format!("{} (line {})", words(problem), place.replace(" column", ", column")),
     }
 }

@@ -390,10 +390,7 @@ impl Job {
     /// `NAME=value`; by its name alone where the caller has that value and a shell would change it.
     fn export(&self, name: &str, value: &str) -> String {
         let is_inherited = self.inherited.get(name).is_some_and(|inherited| inherited == value);
-        let is_plain = value
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c));
-        match is_inherited && !is_plain {
+        match is_inherited && !shell::is_plain(value) {
             true => name.to_string(),
             false => format!("{name}={value}"),
         }

@@ -2,12 +2,17 @@
 
 /// A word as it must be written in a shell to mean itself.
 pub fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
-    // An assignment in front of a command would be taken as one, and so would a tilde: only harmless words stay bare.
-    if !word.is_empty() && word.chars().all(is_plain) {
+    if !word.is_empty() && is_plain(word) {
         return word.to_string();
     }
     format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// Whether a shell leaves a text as it is. An assignment in front of a command would be taken as one, and so would a tilde: only
+/// harmless characters count.
+pub(crate) fn is_plain(text: &str) -> bool {
+    let harmless = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+    text.chars().all(harmless)
 }
 
 /// Words as one line that a shell takes apart again as they were.

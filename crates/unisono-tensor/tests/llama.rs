@@ -424,7 +424,7 @@ fn cached_attention_of_separate_projections() -> Result<()> {
                     parts.push(part(&q)?.cached_attention_qkv(&part(&k)?, &part(&v)?, &spec, &cache, &places)?);
                     // The same tokens again, of which the last asks: the same last row.
                     let last = q.slice(1, at + piece - 1..at + piece)?;
-                    let places = Places::last(&positions)?;
+                    let places = places.last()?;
                     let found = last.cached_attention_qkv(&part(&k)?, &part(&v)?, &spec, &cache, &places)?;
                     let row = parts[parts.len() - 1].slice(1, piece - 1..piece)?;
                     same_bits(
@@ -448,7 +448,7 @@ fn cached_attention_of_separate_projections() -> Result<()> {
         |queries: &Tensor, places: &Places| common::text(queries.cached_attention_qkv(&k, &v, &spec, &cache, places));
     let message = attend(&x(6)?, &Places::all(&positions)?);
     assert!(message.contains("2 groups of 4 elements on each device"), "{message}");
-    let message = attend(&x(6)?, &Places::last(&positions)?);
+    let message = attend(&x(6)?, &Places::all(&positions)?.last()?);
     assert!(message.contains("each that asks has queries"), "{message}");
     Ok(())
 }

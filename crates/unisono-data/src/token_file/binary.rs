@@ -2,7 +2,7 @@
 
 use crate::files::{open_regular, read_regular};
 use crate::tokens::Width;
-use crate::{DataError, Tokens, atomic_write, json as words};
+use crate::{DataError, Tokens, atomic_write, json};
 use memmap2::Mmap;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
@@ -83,7 +83,7 @@ fn describe(path: &Path, bytes: u64) -> Result<(Width, Option<usize>), DataError
         let read: Sidecar = serde_json::from_slice(&json).map_err(|error| {
             problem(format!(
                 "{}; expected for example {{\"dtype\": \"u16\", \"vocab_size\": 50257}}",
-                words::plain(&error.to_string())
+                json::plain(error)
             ))
         })?;
         let width = match read.dtype.as_str() {

@@ -2,7 +2,7 @@
 
 use super::pieces::Pieces;
 use super::settings::Settings;
-use crate::{DataError, json as words};
+use crate::{DataError, json};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -87,10 +87,10 @@ impl HfTokenizer {
             problem,
         };
         let looked_at = serde_json::from_str::<Looked>(&json);
-        let looked_at = looked_at.map_err(|error| refused(words::plain(&error.to_string())))?;
+        let looked_at = looked_at.map_err(|error| refused(json::plain(error)))?;
         check_precompiled(&looked_at.normalizer).map_err(refused)?;
         let mut library =
-            guarded(|| Library::from_bytes(json.as_bytes())).map_err(|problem| refused(words::plain(&problem)))?;
+            guarded(|| Library::from_bytes(json.as_bytes())).map_err(|problem| refused(json::plain(problem)))?;
         check_added(&library, looked_at.added_tokens).map_err(refused)?;
         // Both would silently change what a text's tokens are.
         library

@@ -17,7 +17,7 @@ pub use hf::HfTokenizer;
 pub use stream::StreamDecoder;
 
 use crate::files::read_regular;
-use crate::{DataError, atomic_write, json as words};
+use crate::{DataError, atomic_write, json};
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::Path;
@@ -235,7 +235,7 @@ impl Tokenizer {
             Ok(Stored::Byte {}) => Ok(Tokenizer::Byte),
             Err(error) => Err(DataError::Vocabulary {
                 place: place.to_string(),
-                problem: words::plain(&error.to_string()),
+                problem: json::plain(error),
             }),
         }
     }

@@ -206,7 +206,7 @@ fn object(text: &str, place: &str) -> Result<Value, DataError> {
     let problem = match serde_json::from_str::<Value>(text.trim_start_matches('\u{feff}')) {
         Ok(value) if value.is_object() => return Ok(value),
         Ok(_) => "it must hold a JSON object".to_string(),
-        Err(error) => json::plain(&error.to_string()),
+        Err(error) => json::plain(error),
     };
     Err(DataError::Tokenizer {
         place: place.to_string(),

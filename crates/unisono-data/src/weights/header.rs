@@ -1,6 +1,6 @@
 //! The header of a safetensors file, trusted in nothing.
 
-use crate::{DataError, json as words};
+use crate::{DataError, json};
 use safetensors::Dtype;
 use safetensors::tensor::TensorInfo;
 use serde::de::{DeserializeSeed, Error, MapAccess, Visitor};
@@ -85,7 +85,7 @@ pub(super) fn parse(path: &Path, file: &[u8]) -> Result<Header, DataError> {
         Err(error) => {
             return fail(format!(
                 "its header is not what the format asks for: {}",
-                words::plain(&error.to_string())
+                json::plain(error)
             ));
         }
     };

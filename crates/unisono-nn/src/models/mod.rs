@@ -81,7 +81,8 @@ pub trait LanguageModel: Model {
 /// For each of `blocks` blocks which of the tokens at `positions` [batch, tokens] ask: all, and behind the last block, whose
 /// other features nobody would read, each sequence's last one.
 fn places_of(positions: &Tensor, blocks: usize) -> Result<impl Iterator<Item = Rc<Places>>> {
-    let (all, last) = (Rc::new(Places::all(positions)?), Rc::new(Places::last(positions)?));
+    let all = Rc::new(Places::all(positions)?);
+    let last = Rc::new(all.last()?);
     Ok((1..=blocks).map(move |block| if block < blocks { all.clone() } else { last.clone() }))
 }
 

@@ -46,16 +46,16 @@ impl Places {
         })
     }
 
-    /// Each sequence's last token asks.
+    /// The same tokens, of which each sequence's last asks.
     ///
     /// # Errors
-    /// As [`Places::all`].
-    pub fn last(positions: &Tensor) -> Result<Places> {
-        let last = column(positions, |tokens| tokens - 1)?;
+    /// Too little memory.
+    pub fn last(&self) -> Result<Places> {
+        let last = column(&self.all, |tokens| tokens - 1)?;
         Ok(Places {
-            all: positions.clone(),
+            all: self.all.clone(),
             asking: last.clone(),
-            first: column(positions, |_| 0)?,
+            first: self.first.clone(),
             first_asking: last,
         })
     }

@@ -163,11 +163,11 @@ impl<'e, 'm> Engine<'e, 'm> {
             let tokens: Vec<Option<u32>> = lanes.map(|lane| lane.as_ref().map(|s| s.last)).collect();
             let logits = self.decoder.step(&tokens)?.wait()?;
             let row = logits.len() / tokens.len();
+            let before = self.work.new_tokens;
             for (lane, logits) in logits.chunks(row).enumerate() {
-                let before = self.work.new_tokens;
                 self.advance(lane, logits)?;
-                self.work.later_tokens += self.work.new_tokens - before;
             }
+            self.work.later_tokens += self.work.new_tokens - before;
             self.work.later_seconds += start.elapsed().as_secs_f64();
         }
     }

@@ -53,10 +53,7 @@ fn object_of(text: &str) -> std::result::Result<Map<String, Value>, String> {
     match serde_json::from_str::<Value>(text.trim_start_matches('\u{feff}')) {
         Ok(Value::Object(object)) => Ok(object),
         Ok(other) => Err(format!("it holds {}, and a JSON object {{…}} is needed", shown(&other))),
-        Err(error) => Err(format!(
-            "it is not JSON: {}",
-            unisono_data::json::plain(&error.to_string())
-        )),
+        Err(error) => Err(format!("it is not JSON: {}", unisono_data::json::plain(error))),
     }
 }
 

@@ -29,12 +29,11 @@ use unisono_kernels::gemm::peak::{bf16_peak, fma_peak};
 use unisono_runtime::machine::cores;
 use unisono_tensor::{Dtype, Mesh, MeshDevice, Options, Result};
 
-/// What measures the devices' collectives, which processes do together.
-/// Repetitions of a kernel, unless said otherwise.
-const REPETITIONS: u16 = 5;
-/// The filter that means the collectives.
+/// The filter that means the devices' collectives, which processes measure together.
 pub const COLLECTIVES: &str = collectives::NAME;
 
+/// Repetitions of a kernel, unless said otherwise.
+const REPETITIONS: u16 = 5;
 /// Seconds that each look at the peak takes.
 const PEAK_SECONDS: f64 = 0.01;
 /// Looks at the machine before the first kernel, of which the median is told.

@@ -24,15 +24,15 @@ use unisono_train::generate::{
 pub fn run(args: &GenerateArgs, context: &Context) -> Result<u8, Failure> {
     given::model(&args.model)?;
     given::sampling(&args.model.changes, &args.sampling)?;
-    if args.logprobs.is_some() && !args.jsonl && !context.out.is_json() {
+    let is_text = !args.jsonl && !context.out.is_json();
+    if args.logprobs.is_some() && is_text {
         return Err(Failure::input(
             "--logprobs is written with --json and --jsonl only, and the text has no place for it: add one of them",
         ));
     }
     let writer = Writer::load(&args.model, context)?;
     let asked = read(args, &writer, context)?;
-    let has_no_place = !args.jsonl && !context.out.is_json();
-    if has_no_place && asked.iter().any(|asked| asked.request.logprobs.is_some()) {
+    if is_text && asked.iter().any(|asked| asked.request.logprobs.is_some()) {
         context
             .out
             .note("logprobs of the prompts are left out: they are written with --json and --jsonl only");
