@@ -10,7 +10,7 @@
 
 use std::hint::black_box;
 use std::time::Instant;
-use unisono_kernels::attention::{Attention, AttentionGrad, Inputs, Layout};
+use unisono_kernels::attention::{Attention, AttentionGrad, Inputs, Layout, Shape as Sizes};
 use unisono_kernels::element::{Bf16, Element, Floats, OutFloats};
 use unisono_kernels::isa::Isa;
 use unisono_kernels::out::Out;
@@ -126,20 +126,22 @@ where
     let tries = if isa == Isa::Portable { 1 } else { 15 };
     let peak = peak(isa);
     let inputs = Inputs {
-        batch: b,
-        groups: g,
-        heads_per_group: r,
-        head_dim: d,
-        queries: t,
-        keys: t,
+        shape: Sizes {
+            batch: b,
+            groups: g,
+            heads_per_group: r,
+            head_dim: d,
+            queries: t,
+            keys: t,
+            causal: true,
+            scale,
+        },
         q: x[..].into(),
         q_layout: layout,
         k: x[r * d..].into(),
         k_layout: layout,
         v: x[(r + 1) * d..].into(),
         v_layout: layout,
-        causal: true,
-        scale,
         first_query: None,
         mask: None,
         mask_batch: 0,
@@ -204,20 +206,22 @@ where
     let mut out = vec![E::default(); q.len()];
     let first = vec![keys as u32 - 1; batch];
     let inputs = Inputs {
-        batch,
-        groups,
-        heads_per_group: heads,
-        head_dim: d,
-        queries: 1,
-        keys,
+        shape: Sizes {
+            batch,
+            groups,
+            heads_per_group: heads,
+            head_dim: d,
+            queries: 1,
+            keys,
+            causal: true,
+            scale: 0.1,
+        },
         q: q[..].into(),
         q_layout,
         k: k[..].into(),
         k_layout: layout,
         v: v[..].into(),
         v_layout: layout,
-        causal: true,
-        scale: 0.1,
         first_query: Some(&first),
         mask: None,
         mask_batch: 0,

@@ -88,10 +88,10 @@ struct Heads<'s> {
 
 #[inline(always)]
 pub(super) fn run<S: Micro, E: Element>(s: S, a: &Inputs, arrays: &Arrays<E>, part: Part, scratch: &mut Scratch) {
-    let (d, count) = (a.head_dim, part.queries.len());
+    let (d, count) = (a.shape.head_dim, part.queries.len());
     let padded = d.next_multiple_of(LANES);
     let square = (BLOCK + GROUP) * BLOCK;
-    let all_keys = match part.dkv && a.heads_per_group > 1 {
+    let all_keys = match part.dkv && a.shape.heads_per_group > 1 {
         true => part.blocks.len() * BLOCK * padded,
         false => 0,
     };
@@ -122,7 +122,7 @@ pub(super) fn run<S: Micro, E: Element>(s: S, a: &Inputs, arrays: &Arrays<E>, pa
         queries.dq.fill(0.0);
         read_queries(s, a, arrays, &part, (head, 0), &mut queries);
         for at in part.blocks.clone() {
-            let keys = (a.keys - at * BLOCK).min(BLOCK);
+            let keys = (a.shape.keys - at * BLOCK).min(BLOCK);
             read_keys(s, a, arrays, &part, (at, keys), &mut block);
             note_keys(a, arrays, &part, (head, at), &mut ahead);
             for first in (0..count).step_by(BLOCK) {
@@ -147,7 +147,7 @@ pub(super) fn run<S: Micro, E: Element>(s: S, a: &Inputs, arrays: &Arrays<E>, pa
             // SAFETY: the tile owns these queries' gradients.
             unsafe {
                 let to = arrays.dq.as_ptr().add(dq);
-                store(s, queries.dq, to, a.q_layout.token, (count, d), a.scale);
+                store(s, queries.dq, to, a.q_layout.token, (count, d), a.shape.scale);
             }
         }
     }
@@ -165,8 +165,8 @@ fn finish_keys<S: Micro, E: Element>(
     block: &mut Block,
     heads: &mut Heads,
 ) {
-    let last = head + 1 == a.heads_per_group;
-    if a.heads_per_group > 1 {
+    let last = head + 1 == a.shape.heads_per_group;
+    if a.shape.heads_per_group > 1 {
         let len = block.dk.len();
         let from = (at - part.blocks.start) * len;
         for (sums, so_far) in [(&mut *block.dk, &mut *heads.dk), (&mut *block.dv, &mut *heads.dv)] {
@@ -186,8 +186,15 @@ fn finish_keys<S: Micro, E: Element>(
         // SAFETY: the tile owns these keys' gradients.
         unsafe {
             let (dk, dv) = (arrays.dk.as_ptr().add(dk), arrays.dv.as_ptr().add(dv));
-            store(s, block.dk, dk, a.k_layout.token, (keys, a.head_dim), a.scale);
-            store(s, block.dv, dv, a.v_layout.token, (keys, a.head_dim), 1.0);
+            store(
+                s,
+                block.dk,
+                dk,
+                a.k_layout.token,
+                (keys, a.shape.head_dim),
+                a.shape.scale,
+            );
+            store(s, block.dv, dv, a.v_layout.token, (keys, a.shape.head_dim), 1.0);
         }
     }
 }
@@ -210,7 +217,7 @@ fn read_queries<S: Micro, E: Element>(
     (head, from): (usize, usize),
     queries: &mut Queries,
 ) {
-    let (b, g, d) = (part.b, part.g, a.head_dim);
+    let (b, g, d) = (part.b, part.g, a.shape.head_dim);
     let count = part.queries.len().saturating_sub(from).min(BLOCK);
     if count == 0 {
         return;
@@ -225,7 +232,7 @@ fn read_queries<S: Micro, E: Element>(
         pack::rows(s, q, a.q_layout.token, count, d, queries.q[at..].as_mut_ptr());
         pack::rows(s, d_out, a.out_layout.token, count, d, queries.d_out[at..].as_mut_ptr());
     }
-    let lse = ((b * a.groups + g) * a.heads_per_group + head) * a.queries + first;
+    let lse = ((b * a.shape.groups + g) * a.shape.heads_per_group + head) * a.shape.queries + first;
     for i in 0..count {
         let row = out + i * a.out_layout.token;
         let d_out = &queries.d_out[(from + i) * padded..][..d];
@@ -256,7 +263,7 @@ fn note_keys<E>(a: &Inputs, arrays: &Arrays<E>, part: &Part, (head, at): (usize,
         a.v_layout.at(part.b, at * BLOCK, part.g, 0),
     );
     let (key_row, value_row) = (a.k_layout.token, a.v_layout.token);
-    if part.dkv && head + 1 == a.heads_per_group {
+    if part.dkv && head + 1 == a.shape.heads_per_group {
         ahead.note(arrays.dk.as_ptr(), k, key_row, BLOCK);
         ahead.note(arrays.dv.as_ptr(), v, value_row, BLOCK);
     }
@@ -279,13 +286,14 @@ fn read_keys<S: Micro, E: Element>(
         a.k_layout.at(part.b, at * BLOCK, part.g, 0),
         a.v_layout.at(part.b, at * BLOCK, part.g, 0),
     );
+    let d = a.shape.head_dim;
     // SAFETY: `check` saw that the arrays hold these rows.
     unsafe {
         let (k, v) = (arrays.k.as_ptr().add(k), arrays.v.as_ptr().add(v));
-        pack::transposed(s, k, a.k_layout.token, keys, a.head_dim, block.keys.as_mut_ptr());
-        pack::transposed(s, v, a.v_layout.token, keys, a.head_dim, block.values.as_mut_ptr());
+        pack::transposed(s, k, a.k_layout.token, keys, d, block.keys.as_mut_ptr());
+        pack::transposed(s, v, a.v_layout.token, keys, d, block.values.as_mut_ptr());
         if part.dq {
-            pack::rows(s, k, a.k_layout.token, keys, a.head_dim, block.key_rows.as_mut_ptr());
+            pack::rows(s, k, a.k_layout.token, keys, d, block.key_rows.as_mut_ptr());
         }
     }
     block.dk.fill(0.0);
@@ -305,17 +313,16 @@ fn block_pair<S: Micro>(
 ) {
     let (first, at, keys) = place;
     let rows = (part.queries.len() - first).min(BLOCK);
-    let seen = a;
     let mut bits: [u64; BLOCK] = [0; BLOCK];
     let mut any = 0;
     for (i, bits) in bits[..rows].iter_mut().enumerate() {
-        *bits = seen.bits(part.b, part.queries.start + first + i, at);
+        *bits = a.bits(part.b, part.queries.start + first + i, at);
         any |= *bits;
     }
     if any == 0 {
         return;
     }
-    let padded = a.head_dim.next_multiple_of(LANES);
+    let padded = a.shape.head_dim.next_multiple_of(LANES);
     for start in (0..rows).step_by(GROUP) {
         let here = (rows - start).min(GROUP);
         // SAFETY: rows of the block.
@@ -383,7 +390,7 @@ unsafe fn group<S: Micro>(
     if any == 0 {
         return;
     }
-    let padded = a.head_dim.next_multiple_of(LANES);
+    let padded = a.shape.head_dim.next_multiple_of(LANES);
     let vectors = (64 - any.leading_zeros() as usize).div_ceil(LANES);
     let (p, ds) = (&mut block.p[start * BLOCK..], &mut block.ds[start * BLOCK..]);
     // SAFETY: rows of the part and the block.
@@ -404,7 +411,7 @@ unsafe fn group<S: Micro>(
             ds,
             ahead,
         );
-        let scale = s.splat(a.scale);
+        let scale = s.splat(a.shape.scale);
         for r in 0..rows {
             let (minus_lse, d) = (s.splat(queries.minus_lse[row + r]), s.splat(queries.d[row + r]));
             for v in 0..vectors {

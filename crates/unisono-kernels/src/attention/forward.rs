@@ -73,7 +73,7 @@ enum Values<E> {
 #[inline(always)]
 pub(super) fn run<S: Micro, E: Element>(s: S, a: &Inputs, arrays: &Arrays<E>, part: Part, scratch: &mut Scratch) {
     let Part { b, g, rows } = part;
-    let (d, count) = (a.head_dim, rows.len());
+    let (d, count) = (a.shape.head_dim, rows.len());
     let padded = d.next_multiple_of(LANES);
     let whole_groups = count.next_multiple_of(GROUP);
     let mut rest = scratch.floats(
@@ -94,11 +94,10 @@ pub(super) fn run<S: Micro, E: Element>(s: S, a: &Inputs, arrays: &Arrays<E>, pa
     state.acc.fill(0.0);
     state.sum.fill(0.0);
     state.top.fill(f32::NEG_INFINITY);
-    let seen = a;
     // Blocks that a group of rows sees; it is finished right after the last of them.
     let blocks_of = |first: usize| {
         let rows = rows.start + first..rows.end.min(rows.start + first + GROUP);
-        let limit = rows.map(|row| seen.limit(b, a.head_and_query(row).1)).max();
+        let limit = rows.map(|row| a.limit(b, a.head_and_query(row).1)).max();
         limit.unwrap_or(0).div_ceil(BLOCK)
     };
     let blocks = (0..count).step_by(GROUP).map(blocks_of).max().unwrap_or(0);
@@ -109,7 +108,7 @@ pub(super) fn run<S: Micro, E: Element>(s: S, a: &Inputs, arrays: &Arrays<E>, pa
     let mut ahead = Ahead::new(d * size_of::<E>(), quota, count > GROUP);
     read_queries(s, a, arrays.q, (b, g, rows.clone()), 0, &mut state);
     for at in 0..blocks {
-        let keys = (a.keys - at * BLOCK).min(BLOCK);
+        let keys = (a.shape.keys - at * BLOCK).min(BLOCK);
         let (k, v) = (a.k_layout.at(b, at * BLOCK, g, 0), a.v_layout.at(b, at * BLOCK, g, 0));
         // Few rows read the values once, in place; for many they are copied together.
         let in_place = count <= GROUP && d == padded;
@@ -147,7 +146,7 @@ pub(super) fn run<S: Micro, E: Element>(s: S, a: &Inputs, arrays: &Arrays<E>, pa
             }
             let mut bits = [0; GROUP];
             for (i, bits) in bits[..here].iter_mut().enumerate() {
-                *bits = seen.bits(b, a.head_and_query(rows.start + first + i).1, at);
+                *bits = a.bits(b, a.head_and_query(rows.start + first + i).1, at);
             }
             let place = (first, here, &bits);
             // SAFETY: the group's rows of the state, the block's scratch and values.
@@ -174,7 +173,7 @@ fn read_queries<S: Micro, E: Element>(
     first: usize,
     state: &mut Rows,
 ) {
-    let d = a.head_dim;
+    let d = a.shape.head_dim;
     for row in first..(first + GROUP).min(rows.len()) {
         let (head, query) = a.head_and_query(rows.start + row);
         let from = a.q_layout.at(b, query, g, head);
@@ -218,7 +217,7 @@ unsafe fn group<S: Micro, E: Element>(
     if any == 0 {
         return;
     }
-    let (d, padded) = (a.head_dim, a.head_dim.next_multiple_of(LANES));
+    let (d, padded) = (a.shape.head_dim, a.shape.head_dim.next_multiple_of(LANES));
     let vectors = (64 - any.leading_zeros() as usize).div_ceil(LANES);
     let mut factors = [0.0f32; GROUP];
     // SAFETY: sizes as in `run`; the caller's promise for the values.
@@ -232,7 +231,7 @@ unsafe fn group<S: Micro, E: Element>(
             ahead,
         );
         largest(s, rows, vectors, bits, block);
-        let scale = s.splat(a.scale);
+        let scale = s.splat(a.shape.scale);
         let before = s.load(state.top.as_ptr().add(first));
         let now = s.max(before, fold_max(s, block.largest));
         s.store(state.top.as_mut_ptr().add(first), now);
@@ -408,7 +407,7 @@ fn finish<S: Micro, E: Element>(
     first: usize,
     state: &Rows,
 ) {
-    let (d, padded) = (a.head_dim, a.head_dim.next_multiple_of(LANES));
+    let (d, padded) = (a.shape.head_dim, a.shape.head_dim.next_multiple_of(LANES));
     let here = (rows.len() - first).min(GROUP);
     let mut totals = [0.0; GROUP];
     for (r, total) in totals[..here].iter_mut().enumerate() {
@@ -419,7 +418,7 @@ fn finish<S: Micro, E: Element>(
     let nothing = s.eq(total, s.zero());
     let one = s.splat(1.0);
     let inverses = s.to_array(s.select(nothing, one, s.div(one, total)));
-    let m = s.mul(s.read(&state.top[first..]), s.splat(a.scale));
+    let m = s.mul(s.read(&state.top[first..]), s.splat(a.shape.scale));
     let lse = s.select(nothing, s.splat(f32::NEG_INFINITY), s.add(m, ln(s, total)));
     let lse = s.to_array(lse);
     for r in 0..here {
@@ -432,7 +431,7 @@ fn finish<S: Micro, E: Element>(
             E::write(s, out, s.add(s.mul(s.read(acc), inverse), s.zero()));
         }
         if let Some(out) = log_sums {
-            let at = ((b * a.groups + g) * a.heads_per_group + head) * a.queries + query;
+            let at = ((b * a.shape.groups + g) * a.shape.heads_per_group + head) * a.shape.queries + query;
             // SAFETY: as above.
             unsafe { out.slice(at, 1)[0] = lse[r] };
         }

@@ -30,21 +30,32 @@ impl Layout {
     }
 }
 
-/// What the forward and the backward pass are given.
+/// Sizes and options of attention.
 #[derive(Clone, Copy, Debug)]
-pub struct Inputs<'a> {
+pub struct Shape {
     /// Sequences.
     pub batch: usize,
-    /// Key/value heads.
+    /// Key/value groups.
     pub groups: usize,
-    /// Query heads that share a key/value head.
+    /// Query heads that share a group.
     pub heads_per_group: usize,
     /// Elements of a head, 1 to [`MAX_HEAD_DIM`].
     pub head_dim: usize,
-    /// Queries of a sequence.
+    /// Query tokens of a sequence.
     pub queries: usize,
-    /// Keys of a sequence.
+    /// Key tokens of a sequence.
     pub keys: usize,
+    /// Whether query `i` sees only the keys `0..=first_query + i`, those at or before its own position.
+    pub causal: bool,
+    /// Factor of the scores, above 0: `1/sqrt(head_dim)` as a rule.
+    pub scale: f32,
+}
+
+/// What the forward and the backward pass are given.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    /// Sizes and options.
+    pub shape: Shape,
     /// Queries, laid out by `q_layout`. The three inputs may be one array; the slices then begin where each does.
     pub q: Floats<'a>,
     /// Layout of `q` and of its gradient.
@@ -57,10 +68,6 @@ pub struct Inputs<'a> {
     pub v: Floats<'a>,
     /// Layout of `v` and of its gradient.
     pub v_layout: Layout,
-    /// Whether query `i` sees only the keys `0..=first_query + i`.
-    pub causal: bool,
-    /// Factor of the dot products, above 0.
-    pub scale: f32,
     /// Per sequence the position of its query 0 among the keys (decoding with a cache); 0 without it.
     pub first_query: Option<&'a [u32]>,
     /// `[batch or 1, queries, keys]`, 0 for a key that is not seen, besides causality.
@@ -74,12 +81,12 @@ pub struct Inputs<'a> {
 impl Inputs<'_> {
     /// Tiles of the forward pass.
     pub fn tiles(&self) -> usize {
-        self.batch * self.groups * self.cuts()
+        self.shape.batch * self.shape.groups * self.cuts()
     }
 
     /// Tiles of the backward pass.
     pub fn gradient_tiles(&self) -> usize {
-        let pairs = self.batch * self.groups;
+        let pairs = self.shape.batch * self.shape.groups;
         match pairs >= ENOUGH_TILES {
             true => pairs,
             false => pairs * (self.query_cuts() + self.key_cuts()),
@@ -88,27 +95,27 @@ impl Inputs<'_> {
 
     /// Rows of one sequence and group: each query of each query head.
     pub(super) fn rows(&self) -> usize {
-        self.heads_per_group * self.queries
+        self.shape.heads_per_group * self.shape.queries
     }
 
     /// Rows of all of them.
     pub(super) fn num_rows(&self) -> usize {
-        self.batch * self.groups * self.rows()
+        self.shape.batch * self.shape.groups * self.rows()
     }
 
     /// The query head of the group, and its query, that are row `row`.
     #[inline(always)]
     pub(super) fn head_and_query(&self, row: usize) -> (usize, usize) {
         // A division is slow, and most groups have one head.
-        match row < self.queries {
+        match row < self.shape.queries {
             true => (0, row),
-            false => (row / self.queries, row % self.queries),
+            false => (row / self.shape.queries, row % self.shape.queries),
         }
     }
 
     /// Tiles of a sequence and group in the forward pass.
     pub(super) fn cuts(&self) -> usize {
-        match self.batch * self.groups >= ENOUGH_TILES {
+        match self.shape.batch * self.shape.groups >= ENOUGH_TILES {
             true => 1,
             false => self.rows().div_ceil(CUT).max(1),
         }
@@ -116,47 +123,61 @@ impl Inputs<'_> {
 
     /// Tiles of a sequence and group that compute `dq` only.
     pub(super) fn query_cuts(&self) -> usize {
-        self.heads_per_group * self.queries.div_ceil(CUT)
+        self.shape.heads_per_group * self.shape.queries.div_ceil(CUT)
     }
 
     /// Tiles of a sequence and group that compute `dk` and `dv` only.
     pub(super) fn key_cuts(&self) -> usize {
-        self.keys.div_ceil(CUT)
+        self.shape.keys.div_ceil(CUT)
     }
 
     /// Whether `len` elements hold what each query has.
     pub(super) fn has_queries(&self, layout: Layout, len: usize) -> bool {
-        let heads = self.heads_per_group;
-        layout.fits(len, self.batch, self.queries, self.groups, heads, self.head_dim)
+        let heads = self.shape.heads_per_group;
+        layout.fits(
+            len,
+            self.shape.batch,
+            self.shape.queries,
+            self.shape.groups,
+            heads,
+            self.shape.head_dim,
+        )
     }
 
     /// Whether `len` elements hold what each key has.
     pub(super) fn has_keys(&self, layout: Layout, len: usize) -> bool {
-        layout.fits(len, self.batch, self.keys, self.groups, 1, self.head_dim)
+        layout.fits(
+            len,
+            self.shape.batch,
+            self.shape.keys,
+            self.shape.groups,
+            1,
+            self.shape.head_dim,
+        )
     }
 
     /// Fails if something does not fit, or the results do not.
     pub(super) fn check(&self, results_fit: bool) {
         assert!(
-            (1..=MAX_HEAD_DIM).contains(&self.head_dim) && self.scale > 0.0,
+            (1..=MAX_HEAD_DIM).contains(&self.shape.head_dim) && self.shape.scale > 0.0,
             "bug in unisono: attention with heads of {} and scale {}",
-            self.head_dim,
-            self.scale
+            self.shape.head_dim,
+            self.shape.scale
         );
         assert!(
             results_fit
                 && self.has_queries(self.q_layout, self.q.len())
                 && self.has_keys(self.k_layout, self.k.len())
                 && self.has_keys(self.v_layout, self.v.len())
-                && self.first_query.is_none_or(|first| first.len() >= self.batch),
+                && self.first_query.is_none_or(|first| first.len() >= self.shape.batch),
             "bug in unisono: an array of attention is too short for {} sequences of {} queries and {} keys in {} groups of {} heads \
              of {}",
-            self.batch,
-            self.queries,
-            self.keys,
-            self.groups,
-            self.heads_per_group,
-            self.head_dim
+            self.shape.batch,
+            self.shape.queries,
+            self.shape.keys,
+            self.shape.groups,
+            self.shape.heads_per_group,
+            self.shape.head_dim
         );
     }
 }

@@ -50,7 +50,7 @@ use crate::simd::dispatch;
 use backward::run as backward_part;
 use forward::run as forward_part;
 
-pub use inputs::{Inputs, Layout};
+pub use inputs::{Inputs, Layout, Shape};
 
 /// Keys, and in the backward pass queries, of one block.
 pub const BLOCK: usize = 64;
@@ -116,8 +116,8 @@ impl Attention<'_> {
             _ => cut * CUT..((cut + 1) * CUT).min(rows),
         };
         let part = forward::Part {
-            b: pair / self.inputs.groups,
-            g: pair % self.inputs.groups,
+            b: pair / self.inputs.shape.groups,
+            g: pair % self.inputs.shape.groups,
             rows,
         };
         let (isa, a, lse) = (scratch.isa(), &self.inputs, self.lse);
@@ -225,13 +225,13 @@ impl AttentionGrad<'_> {
     }
 
     fn part(&self, tile: usize) -> backward::Part {
-        let blocks = self.inputs.keys.div_ceil(BLOCK);
-        let pairs = self.inputs.batch * self.inputs.groups;
+        let blocks = self.inputs.shape.keys.div_ceil(BLOCK);
+        let pairs = self.inputs.shape.batch * self.inputs.shape.groups;
         let whole = |pair: usize| backward::Part {
-            b: pair / self.inputs.groups,
-            g: pair % self.inputs.groups,
-            heads: 0..self.inputs.heads_per_group,
-            queries: 0..self.inputs.queries,
+            b: pair / self.inputs.shape.groups,
+            g: pair % self.inputs.shape.groups,
+            heads: 0..self.inputs.shape.heads_per_group,
+            queries: 0..self.inputs.shape.queries,
             blocks: 0..blocks,
             dq: true,
             dkv: true,
@@ -245,18 +245,18 @@ impl AttentionGrad<'_> {
         // The largest of a causal call first: the first keys, the last queries.
         if cut < self.inputs.key_cuts() {
             let first = cut * CUT / BLOCK;
-            let seer = seen.first_seer(part.b, first * BLOCK).min(self.inputs.queries);
+            let seer = seen.first_seer(part.b, first * BLOCK).min(self.inputs.shape.queries);
             return backward::Part {
-                queries: seer / BLOCK * BLOCK..self.inputs.queries,
+                queries: seer / BLOCK * BLOCK..self.inputs.shape.queries,
                 blocks: first..(first + CUT / BLOCK).min(blocks),
                 dq: false,
                 ..part
             };
         }
         let cut = self.inputs.query_cuts() - 1 - (cut - self.inputs.key_cuts());
-        let per_head = self.inputs.queries.div_ceil(CUT);
+        let per_head = self.inputs.shape.queries.div_ceil(CUT);
         let head = cut / per_head;
-        let queries = cut % per_head * CUT..((cut % per_head + 1) * CUT).min(self.inputs.queries);
+        let queries = cut % per_head * CUT..((cut % per_head + 1) * CUT).min(self.inputs.shape.queries);
         let limit = seen.limit(part.b, queries.end - 1);
         backward::Part {
             heads: head..head + 1,

@@ -6,15 +6,15 @@ impl Inputs<'_> {
     /// Keys that query `i` of sequence `b` may see by its position alone: the first so many.
     #[inline(always)]
     pub(super) fn limit(&self, b: usize, i: usize) -> usize {
-        match self.causal {
-            true => (self.first(b) + i + 1).min(self.keys),
-            false => self.keys,
+        match self.shape.causal {
+            true => (self.first(b) + i + 1).min(self.shape.keys),
+            false => self.shape.keys,
         }
     }
 
     /// First query of sequence `b` that may see key `j` by its position.
     pub(super) fn first_seer(&self, b: usize, j: usize) -> usize {
-        match self.causal {
+        match self.shape.causal {
             true => j.saturating_sub(self.first(b)),
             false => 0,
         }
@@ -31,16 +31,16 @@ impl Inputs<'_> {
         let count = self.limit(b, i).saturating_sub(first).min(BLOCK);
         let bits = low_bits(count);
         match self.mask {
-            Some(mask) => bits & masked(&mask[b * self.mask_batch + i * self.keys + first..][..count]),
+            Some(mask) => bits & masked(&mask[b * self.mask_batch + i * self.shape.keys + first..][..count]),
             None => bits,
         }
     }
 
     /// Multiply-adds of one product of each query with the keys that it sees by its position: what the work is counted by.
     pub(super) fn multiply_adds(&self) -> u64 {
-        let seen = |b| (0..self.queries).map(|i| self.limit(b, i) as u64).sum::<u64>();
-        let pairs: u64 = (0..self.batch).map(seen).sum();
-        (self.groups * self.heads_per_group * self.head_dim) as u64 * pairs
+        let seen = |b| (0..self.shape.queries).map(|i| self.limit(b, i) as u64).sum::<u64>();
+        let pairs: u64 = (0..self.shape.batch).map(seen).sum();
+        (self.shape.groups * self.shape.heads_per_group * self.shape.head_dim) as u64 * pairs
     }
 }
 

@@ -1,7 +1,7 @@
 //! Calls of the kernels.
 
 use super::case::{Case, Results, bits};
-use unisono_kernels::attention::{Attention, AttentionGrad, Inputs, Layout};
+use unisono_kernels::attention::{Attention, AttentionGrad, Inputs, Layout, Shape};
 use unisono_kernels::element::{Bf16, Element, Floats, OutFloats};
 use unisono_kernels::isa::Isa;
 use unisono_kernels::out::Out;
@@ -92,20 +92,22 @@ impl Case {
     {
         let (d, heads) = (self.d, self.heads);
         Inputs {
-            batch: self.batch,
-            groups: self.groups,
-            heads_per_group: heads,
-            head_dim: d,
-            queries: self.queries,
-            keys: self.keys,
+            shape: Shape {
+                batch: self.batch,
+                groups: self.groups,
+                heads_per_group: heads,
+                head_dim: d,
+                queries: self.queries,
+                keys: self.keys,
+                causal: self.causal,
+                scale: self.scale,
+            },
             q: x.into(),
             q_layout: layout,
             k: x[heads * d..].into(),
             k_layout: layout,
             v: x[(heads + 1) * d..].into(),
             v_layout: layout,
-            causal: self.causal,
-            scale: self.scale,
             first_query: self.first.as_deref(),
             mask: self.mask.as_deref(),
             mask_batch: self.mask_batch(),
@@ -134,12 +136,16 @@ impl Case {
         let mut out = vec![E::from_f32(f32::NAN); self.batch * out_layout.batch];
         let first = vec![from as u32; self.batch];
         let mut scratch = Scratch::new(Isa::detect());
+        let whole = self.inputs_of((&x, layout), out_layout);
         let inputs = Inputs {
-            queries: to - from,
-            keys,
+            shape: Shape {
+                queries: to - from,
+                keys,
+                ..whole.shape
+            },
             q: x[from * layout.token..].into(),
             first_query: Some(&first),
-            ..self.inputs_of((&x, layout), out_layout)
+            ..whole
         };
         let call = Attention {
             inputs,

@@ -4,7 +4,7 @@ use crate::buffer::BufferRef;
 use crate::command::{Cost, Op};
 use crate::place::Place;
 use unisono_kernels::attention as kernel;
-pub use unisono_kernels::attention::Layout;
+pub use unisono_kernels::attention::{Layout, Shape};
 use unisono_kernels::element::Floats;
 use unisono_kernels::scratch::Scratch;
 use unisono_mesh::Mesh;
@@ -16,45 +16,6 @@ pub struct Heads {
     pub buffer: BufferRef,
     /// Strides.
     pub layout: Layout,
-}
-
-/// Sizes and options that forward and backward share.
-#[derive(Clone, Copy, Debug)]
-pub struct Shape {
-    /// Sequences.
-    pub batch: usize,
-    /// Key/value groups.
-    pub groups: usize,
-    /// Query heads that share a group.
-    pub heads_per_group: usize,
-    /// Elements of a head.
-    pub head_dim: usize,
-    /// Query tokens of a sequence.
-    pub queries: usize,
-    /// Key tokens of a sequence.
-    pub keys: usize,
-    /// Whether a query sees only keys at or before its own position.
-    pub causal: bool,
-    /// Factor of the scores, `1/sqrt(head_dim)` as a rule.
-    pub scale: f32,
-}
-
-impl Shape {
-    /// Floating-point operations of the forward pass, masked scores not counted.
-    fn flops(&self) -> u64 {
-        let scores = if self.causal && self.queries == self.keys {
-            self.queries * (self.queries + 1) / 2
-        } else {
-            self.queries * self.keys
-        };
-        4 * (self.batch * self.groups * self.heads_per_group * scores * self.head_dim) as u64
-    }
-
-    /// Elements of queries (as many as of the output) and of keys (as many as of values).
-    fn elements(&self) -> (usize, usize) {
-        let head = self.batch * self.groups * self.head_dim;
-        (head * self.heads_per_group * self.queries, head * self.keys)
-    }
 }
 
 /// `out = softmax(q kᵀ · scale) v`, by head.
@@ -81,6 +42,24 @@ pub struct Attention {
 }
 
 impl Attention {
+    /// Floating-point operations of the forward pass, masked scores not counted.
+    fn flops(&self) -> u64 {
+        let s = &self.shape;
+        let scores = if s.causal && s.queries == s.keys {
+            s.queries * (s.queries + 1) / 2
+        } else {
+            s.queries * s.keys
+        };
+        4 * (s.batch * s.groups * s.heads_per_group * scores * s.head_dim) as u64
+    }
+
+    /// Elements of queries (as many as of the output) and of keys (as many as of values).
+    fn elements(&self) -> (usize, usize) {
+        let s = &self.shape;
+        let head = s.batch * s.groups * s.head_dim;
+        (head * s.heads_per_group * s.queries, head * s.keys)
+    }
+
     /// What the kernels are given.
     fn inputs<'a>(&self, place: &Place<'a>) -> kernel::Inputs<'a> {
         kernel::Inputs {
@@ -96,20 +75,13 @@ impl Attention {
     /// The same without memory: enough to count tiles.
     fn bare<'a>(&self) -> kernel::Inputs<'a> {
         kernel::Inputs {
-            batch: self.shape.batch,
-            groups: self.shape.groups,
-            heads_per_group: self.shape.heads_per_group,
-            head_dim: self.shape.head_dim,
-            queries: self.shape.queries,
-            keys: self.shape.keys,
+            shape: self.shape,
             q: Floats::F32(&[]),
             q_layout: self.q.layout,
             k: Floats::F32(&[]),
             k_layout: self.k.layout,
             v: Floats::F32(&[]),
             v_layout: self.v.layout,
-            causal: self.shape.causal,
-            scale: self.shape.scale,
             first_query: None,
             mask: None,
             mask_batch: self.mask_batch,
@@ -137,9 +109,9 @@ impl Op for Attention {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        let (q, k) = self.shape.elements();
+        let (q, k) = self.elements();
         Cost {
-            flops: self.shape.flops(),
+            flops: self.flops(),
             bytes: (self.out.buffer.dtype.bytes() * (2 * q + 2 * k)) as u64,
             link_bytes: 0,
         }
@@ -195,10 +167,10 @@ impl Op for AttentionGrad {
     }
 
     fn cost(&self, _mesh: &Mesh) -> Cost {
-        let (q, k) = self.forward.shape.elements();
+        let (q, k) = self.forward.elements();
         // Five products of the forward's size of two (the scores are computed again), as the field counts it.
         Cost {
-            flops: self.forward.shape.flops() / 2 * 5,
+            flops: self.forward.flops() / 2 * 5,
             bytes: (self.dq.dtype.bytes() * (4 * q + 4 * k)) as u64,
             link_bytes: 0,
         }
