@@ -24,6 +24,7 @@ use serde::Serialize;
 use serde_json::json;
 use std::cell::OnceCell;
 use std::time::Instant;
+use unisono_kernels::bf16_order::Bf16Order;
 use unisono_kernels::gemm::bf16_instruction;
 use unisono_kernels::gemm::peak::{bf16_peak, fma_peak};
 use unisono_runtime::machine::cores;
@@ -202,7 +203,7 @@ impl Bench<'_> {
             let machine = Machine {
                 threads: self.threads,
                 f32_gflops: fma_peak(isa, self.threads, PEAK_SECONDS),
-                bf16_gflops: bf16_peak(isa, self.threads, PEAK_SECONDS),
+                bf16_gflops: bf16_peak(Bf16Order::Pairs, isa, self.threads, PEAK_SECONDS),
                 read_gbytes_per_s: median(reads),
                 copy_gbytes_per_s: median(copies),
             };
@@ -211,7 +212,7 @@ impl Bench<'_> {
                 "{}, {}, bf16 products {}, median of {}; kernels with operands cold and peaks of the same moment",
                 processor(),
                 isa.name(),
-                bf16_instruction(),
+                bf16_instruction(Bf16Order::Pairs, isa),
                 self.repetitions
             ));
             out.result(machine.describe());
@@ -235,7 +236,7 @@ impl Bench<'_> {
     /// Multiply-adds of this moment, GFLOP/s.
     fn peak(&self, dtype: Dtype) -> f64 {
         match dtype {
-            Dtype::Bf16 => bf16_peak(self.context.isa, self.threads, PEAK_SECONDS),
+            Dtype::Bf16 => bf16_peak(Bf16Order::Pairs, self.context.isa, self.threads, PEAK_SECONDS),
             _ => fma_peak(self.context.isa, self.threads, PEAK_SECONDS),
         }
     }

@@ -4,6 +4,7 @@ use super::Out;
 use super::numbers::{bytes, counted, grouped};
 use crate::machine;
 use serde_json::{Value, json};
+use unisono_kernels::bf16_order::Bf16Order;
 use unisono_kernels::gemm::bf16_instruction;
 use unisono_kernels::isa::Isa;
 use unisono_tensor::Dtype;
@@ -145,7 +146,7 @@ impl Header<'_> {
         match self.config.training.dtype {
             Dtype::Bf16 => format!(
                 "bf16 activations and products ({}); f32 weights, sums, norms, softmax, loss and optimizer state; {isa}",
-                bf16_instruction()
+                bf16_instruction(Bf16Order::Pairs, self.isa)
             ),
             _ => format!("f32, {isa}"),
         }
@@ -265,7 +266,7 @@ impl Header<'_> {
                 "targets": plan.batch.effective() * plan.spec.targets_per_sequence(),
             },
             "precision": self.config.training.dtype.name(),
-            "bf16_instruction": (self.config.training.dtype == Dtype::Bf16).then(bf16_instruction),
+            "bf16_instruction": (self.config.training.dtype == Dtype::Bf16).then(|| bf16_instruction(Bf16Order::Pairs, self.isa)),
             "isa": self.isa.name(),
             "exactness": plan.exactness,
             "memory": {"peak_per_device": plan.memory.peak, "by_kind": by_kind},
