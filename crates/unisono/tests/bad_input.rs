@@ -257,10 +257,12 @@ fn options_that_would_count_for_nothing_are_refused() {
         s.run(&format!("{command} --run run --dtype bf16"))
             .ended(2)
             .tells(no_dtype);
-        s.run(&format!("{command} --run run --bf16-order tiles")).ended(2).tells(&[
-            "--bf16-order is for --model",
-            "--set training_config.bf16_order=tiles changes that for run",
-        ]);
+        s.run(&format!("{command} --run run --bf16-order tiles"))
+            .ended(2)
+            .tells(&[
+                "--bf16-order is for --model",
+                "--set training_config.bf16_order=tiles changes that for run",
+            ]);
     }
     for (line, words) in [
         ("eval --run run --context 8", "--context is for --model"),
