@@ -7,6 +7,7 @@ use crate::element::{Bf16, Element, OutFloats, mixed};
 use crate::elementwise;
 use crate::out::Out;
 use crate::simd::{LANES, Simd};
+use std::sync::OnceLock;
 
 /// Sums and where they go: a register tile's, or some rows of a strip.
 #[derive(Clone, Copy)]
@@ -66,7 +67,12 @@ impl<K: Kernel, A: Arithmetic<K>> Work<K, A> for Finish {
     unsafe fn run(self, s: K) {
         match self.to {
             To::F32(to, pre) => activated(s, self, to, pre),
-            To::Bf16(to, pre) => activated(s, self, to, pre),
+            To::Bf16(to, pre) => match self.activation {
+                Activation::Gelu => looked_up::<K, Gelu>(s, self, to, pre, &GELU),
+                Activation::GeluTanh => looked_up::<K, GeluTanh>(s, self, to, pre, &GELU_TANH),
+                Activation::Silu => looked_up::<K, Silu>(s, self, to, pre, &SILU),
+                Activation::None | Activation::Relu => activated(s, self, to, pre),
+            },
         }
     }
 }
@@ -135,6 +141,34 @@ fn activated<S: Simd, E: Element>(s: S, f: Finish, to: *mut E, pre: *mut E) {
         Activation::Gelu => rows::<S, Gelu, E>(s, f, to, pre),
         Activation::GeluTanh => rows::<S, GeluTanh, E>(s, f, to, pre),
         Activation::Silu => rows::<S, Silu, E>(s, f, to, pre),
+    }
+}
+
+/// The bf16 result of an activation for each bf16 argument, by its bits.
+type Table = OnceLock<Box<[Bf16; 1 << 16]>>;
+static GELU: Table = OnceLock::new();
+static GELU_TANH: Table = OnceLock::new();
+static SILU: Table = OnceLock::new();
+
+/// [`activated`] where the activation of bf16 costs more than to look it up: of 2¹⁶ arguments the usual ones stay in the
+/// first cache. The results are those of the function.
+#[inline(always)]
+fn looked_up<S: Simd, A: Act>(s: S, f: Finish, to: *mut Bf16, pre: *mut Bf16, table: &'static Table) {
+    let table = table.get_or_init(|| {
+        let mut results = Box::new([Bf16::default(); 1 << 16]);
+        for (first, results) in (0..).step_by(LANES).zip(results.chunks_exact_mut(LANES)) {
+            let arguments = std::array::from_fn(|lane| (first + lane as u32) << 16);
+            Bf16::write(s, results, A::value(s, s.from_bits(s.from_array_u(arguments))));
+        }
+        results
+    });
+    let arguments = if pre.is_null() { to } else { pre };
+    rows::<S, Same, Bf16>(s, f, arguments, std::ptr::null_mut());
+    for i in 0..f.rows {
+        for at in i * f.to_stride..i * f.to_stride + f.cols {
+            // SAFETY: the elements of these rows, by the promise to `run`; they were just written.
+            unsafe { *to.add(at) = table[usize::from((*arguments.add(at)).to_bits())] };
+        }
     }
 }
 
