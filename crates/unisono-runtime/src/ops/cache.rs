@@ -128,14 +128,18 @@ impl Op for CacheAppend {
         let (sequence, part) = (tile / self.parts(), tile % self.parts());
         let groups = part * self.groups / self.parts()..(part + 1) * self.groups / self.parts();
         let position = place.u32(self.positions)[sequence] as usize;
+        let tokens = self.tokens.min(self.capacity.saturating_sub(position));
+        if tokens == 0 {
+            return;
+        }
         for (new, cache) in [(self.k, self.keys), (self.v, self.values)] {
             let (from, layout) = (place.floats(new.buffer), new.layout);
-            for token in 0..self.tokens.min(self.capacity.saturating_sub(position)) {
-                for group in groups.clone() {
+            for group in groups.clone() {
+                let first = (sequence * self.groups + group) * self.capacity + position;
+                let mut to = place.write_floats(cache, first * self.head_dim, tokens * self.head_dim);
+                for token in 0..tokens {
                     let at = sequence * layout.batch + token * layout.token + group * layout.group;
-                    let to = ((sequence * self.groups + group) * self.capacity + position + token) * self.head_dim;
-                    place
-                        .write_floats(cache, to, self.head_dim)
+                    to.range(token * self.head_dim..(token + 1) * self.head_dim)
                         .copy_from(from.range(at..at + self.head_dim));
                 }
             }
