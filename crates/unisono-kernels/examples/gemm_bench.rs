@@ -1,6 +1,8 @@
 //! Rate of the canonical products of f32 and bf16 at training shapes, against the multiply-add peak measured in the same moment.
 //!
-//! `cargo run --release -p unisono-kernels --example gemm_bench [-- [isa] [f32 | bf16] [name filter] [threads]]`
+//! `cargo run --release -p unisono-kernels --example gemm_bench [-- [isa] [f32 | bf16 | tiles] [name filter] [threads]]`
+//!
+//! `tiles` are products of bf16 in the order of AMX.
 //!
 //! Each repetition measures the peak, throws the operands out of the caches, and times one product; printed are medians
 //! (and the best) over the repetitions, and the medians of the shares of the peak: by the clock, and by the CPU time of the
@@ -12,6 +14,7 @@ mod support;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use support::{Memory, median, thread_time};
+use unisono_kernels::bf16_order::Bf16Order;
 use unisono_kernels::element::{Bf16, Element, Floats, OutFloats};
 use unisono_kernels::gemm::peak::{bf16_peak, fma_peak};
 use unisono_kernels::gemm::{Activation, Gemm, Mat, bf16_instruction};
@@ -112,21 +115,23 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let isa = args.iter().find_map(|a| Isa::named(a).ok()).unwrap_or_else(Isa::detect);
     let only = args.iter().find_map(|a| a.parse::<usize>().ok());
-    let kind = args.iter().find(|a| ["f32", "bf16"].contains(&a.as_str()));
+    let kind = args.iter().find(|a| ["f32", "bf16", "tiles"].contains(&a.as_str()));
     let filter = args
         .iter()
         .find(|a| a.parse::<usize>().is_err() && Isa::named(a).is_err() && Some(*a) != kind)
         .cloned()
         .unwrap_or_default();
-    let options = Options {
+    let mut options = Options {
         isa,
+        order: Bf16Order::Pairs,
         repetitions: std::env::var("REPS").ok().and_then(|r| r.parse().ok()).unwrap_or(9),
         warm: std::env::var_os("WARM").is_some(),
     };
     println!(
-        "{}, bf16 {}, median of {}, {}",
+        "{}, bf16 {}, in the order of tiles {}, median of {}, {}",
         isa.name(),
-        bf16_instruction(),
+        bf16_instruction(Bf16Order::Pairs, isa),
+        bf16_instruction(Bf16Order::Tiles, isa),
         options.repetitions,
         if options.warm { "warm" } else { "cold" }
     );
@@ -139,7 +144,15 @@ fn main() {
                 measure::<f32>("f32", s, threads, &options, fma_peak);
             }
             if kind.is_none_or(|kind| kind == "bf16") {
-                measure::<Bf16>("bf16", s, threads, &options, bf16_peak);
+                measure::<Bf16>("bf16", s, threads, &options, |isa, threads, seconds| {
+                    bf16_peak(Bf16Order::Pairs, isa, threads, seconds)
+                });
+            }
+            if kind.is_some_and(|kind| kind == "tiles") {
+                options.order = Bf16Order::Tiles;
+                measure::<Bf16>("tiles", s, threads, &options, |isa, threads, seconds| {
+                    bf16_peak(Bf16Order::Tiles, isa, threads, seconds)
+                });
             }
         }
     }
@@ -147,6 +160,7 @@ fn main() {
 
 struct Options {
     isa: Isa,
+    order: Bf16Order,
     repetitions: usize,
     warm: bool,
 }
@@ -184,7 +198,9 @@ where
         activation: Activation::None,
         pre: None,
     };
-    let mut scratches: Vec<Scratch> = (0..threads).map(|_| Scratch::new(options.isa)).collect();
+    let mut scratches: Vec<Scratch> = (0..threads)
+        .map(|_| Scratch::with_order(options.isa, options.order))
+        .collect();
     time(&g, &mut scratches);
     let (mut rates, mut peaks, mut shares, mut own) = (vec![], vec![], vec![], vec![]);
     for _ in 0..options.repetitions {
@@ -204,7 +220,7 @@ where
     let bytes = (size_of::<E>() * (s.m * s.k + s.k * s.n + s.m * s.n)) as f64;
     let rate = median(&mut rates);
     println!(
-        "{threads}T {kind:4} {:26} {rate:7.1} GFLOP/s (best {best:6.1}, {:5.1} GB/s)  peak {:6.1}  {:5.1} %  by CPU time {:5.1} % (best {:5.1})  {} tiles",
+        "{threads}T {kind:5} {:26} {rate:7.1} GFLOP/s (best {best:6.1}, {:5.1} GB/s)  peak {:6.1}  {:5.1} %  by CPU time {:5.1} % (best {:5.1})  {} tiles",
         s.name,
         rate * bytes / g.flops() as f64,
         median(&mut peaks),

@@ -7,6 +7,7 @@
 
 pub mod attention;
 pub mod bandwidth;
+pub mod bf16_order;
 pub mod cast;
 pub mod combine;
 pub mod copy;

@@ -1,5 +1,6 @@
-//! What a worker brings to a kernel: the instruction set, and memory that is kept from call to call.
+//! What a worker brings to a kernel: the instruction set, the order of bf16 products, and memory that is kept from call to call.
 
+use crate::bf16_order::Bf16Order;
 use crate::isa::Isa;
 
 /// A 64-byte line of floats, so that a `Vec` of them is aligned for every vector load.
@@ -7,9 +8,10 @@ use crate::isa::Isa;
 #[derive(Clone, Copy)]
 struct Line([f32; 16]);
 
-/// A worker's instruction set and its grow-only scratch memory.
+/// A worker's instruction set, its order of bf16 products and its grow-only scratch memory.
 pub struct Scratch {
     isa: Isa,
+    bf16_order: Bf16Order,
     lines: Vec<Line>,
     result: Vec<Line>,
 }
@@ -34,10 +36,16 @@ fn floats_of(lines: &mut [Line]) -> &mut [f32] {
 }
 
 impl Scratch {
-    /// Scratch for kernels on `isa`; holds no memory yet.
+    /// Scratch for kernels on `isa`, with products of bf16 in the default order; holds no memory yet.
     pub fn new(isa: Isa) -> Scratch {
+        Scratch::with_order(isa, Bf16Order::default())
+    }
+
+    /// Scratch for kernels on `isa`, with products of bf16 in this order; holds no memory yet.
+    pub fn with_order(isa: Isa, bf16_order: Bf16Order) -> Scratch {
         Scratch {
             isa,
+            bf16_order,
             lines: Vec::new(),
             result: Vec::new(),
         }
@@ -46,6 +54,11 @@ impl Scratch {
     /// The instruction set that kernels are to use.
     pub fn isa(&self) -> Isa {
         self.isa
+    }
+
+    /// The order in which products of bf16 are to add up.
+    pub fn bf16_order(&self) -> Bf16Order {
+        self.bf16_order
     }
 
     /// `len` floats, 64-byte aligned, with whatever an earlier kernel left in them. Grows at most once a size.

@@ -1,5 +1,6 @@
 //! How a runtime is opened.
 
+use unisono_kernels::bf16_order::Bf16Order;
 use unisono_kernels::isa::Isa;
 
 /// Who consumes the command stream.
@@ -25,6 +26,8 @@ pub struct Options {
     pub memory_limit: Option<u64>,
     /// The instruction set of the kernels; by default the best that this CPU has.
     pub isa: Option<Isa>,
+    /// The order in which products of bf16 add up: a choice of arithmetic, which every process of a run must make alike.
+    pub bf16_order: Bf16Order,
     /// Commands that the host may be ahead of the slowest device, per queue, before it waits (and works).
     pub queue_depth: usize,
     /// Whether each worker is tied to one core.
@@ -38,6 +41,7 @@ impl Default for Options {
             backend: Backend::Cpu,
             memory_limit: None,
             isa: None,
+            bf16_order: Bf16Order::default(),
             queue_depth: 1024,
             pin: false,
         }

@@ -19,6 +19,7 @@ use crate::view::View;
 use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
 use std::sync::Arc;
+use unisono_kernels::bf16_order::Bf16Order;
 use unisono_kernels::isa::Isa;
 use unisono_mesh::{Mesh, MeshView};
 
@@ -40,6 +41,7 @@ struct Inner {
     backend: Backend,
     workers: usize,
     isa: Isa,
+    bf16_order: Bf16Order,
     host: RefCell<Host>,
 }
 
@@ -142,6 +144,7 @@ impl Runtime {
                     processes: processes.clone(),
                     link: link.clone(),
                     isa,
+                    bf16_order: options.bf16_order,
                     workers,
                     cores,
                     queue_depth: options.queue_depth,
@@ -160,6 +163,7 @@ impl Runtime {
                 backend: options.backend,
                 workers: if options.backend == Backend::Cpu { workers } else { 0 },
                 isa,
+                bf16_order: options.bf16_order,
                 host: RefCell::new(host),
             }),
         })
@@ -260,6 +264,11 @@ impl Runtime {
     /// The instruction set of the kernels.
     pub fn isa(&self) -> Isa {
         self.inner.isa
+    }
+
+    /// The order in which products of bf16 add up.
+    pub fn bf16_order(&self) -> Bf16Order {
+        self.inner.bf16_order
     }
 
     /// A buffer of `len` four-byte elements on every device. Its contents are undefined (in debug builds,

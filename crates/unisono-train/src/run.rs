@@ -26,7 +26,7 @@ use session::Session;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use unisono_data::files::{atomic_write, remove_temporaries};
-use unisono_tensor::MeshDevice;
+use unisono_tensor::{Dtype, MeshDevice};
 use validations::Validations;
 
 /// A run that is ready to train.
@@ -58,7 +58,8 @@ impl Run {
     /// sentences that the user must see are returned beside it.
     ///
     /// # Errors
-    /// A folder that cannot be written, a checkpoint of another model or other data, too little memory.
+    /// A folder that cannot be written, a checkpoint of another model or other data, too little memory, devices that add products of
+    /// bf16 in another order than the configuration says.
     pub fn open(
         device: &MeshDevice,
         config: RunConfig,
@@ -67,6 +68,15 @@ impl Run {
         directory: &Path,
         resume: Option<&Checkpoint>,
     ) -> Result<(Run, Vec<String>)> {
+        let (asked, order) = (config.training.bf16_order, device.runtime().bf16_order());
+        if config.training.dtype == Dtype::Bf16 && asked != order {
+            return Err(TrainError::Refused(format!(
+                "training_config.bf16_order is {}, and the devices were opened for {}: open them with Options::bf16_order as the \
+                 configuration has it",
+                asked.name(),
+                order.name()
+            )));
+        }
         let trainer = Trainer::new(device, &config, &plan.spec, plan.batch, plan.steps)?;
         // A checkpoint holds what was trained: all of the model, or its adapters.
         if resume.is_none() || config.lora.is_some() {

@@ -258,6 +258,12 @@ fn training() -> impl Strategy<Value = TrainingConfig> {
     )
         .prop_map(|(a, b, c)| TrainingConfig {
             dtype: if c.8 { Dtype::Bf16 } else { Dtype::F32 },
+            // Of f32 it says nothing, and is not written.
+            bf16_order: if c.8 && c.5 % 2 == 1 {
+                Bf16Order::Tiles
+            } else {
+                Bf16Order::Pairs
+            },
             project_name: a.0,
             seed: a.1,
             model_save_interval: a.2,

@@ -1,12 +1,14 @@
 //! Options and arguments.
 
-use crate::commands::{ExplainArgs, ExportArgs, LessonArgs, LoraCommand, MeshCommand, TopoArgs};
+use crate::commands::{
+    ExplainArgs, ExportArgs, LessonArgs, LoraCommand, MeshCommand, PrecisionArgs, TopoArgs, bf16_order as order,
+};
 use crate::{exit, ranks};
 use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use std::path::PathBuf;
+use unisono_kernels::bf16_order::Bf16Order;
 use unisono_kernels::isa::Isa;
-use unisono_tensor::Dtype;
 
 /// Most threads that can be asked for, as `device_config.workers`.
 const MAX_WORKERS: usize = 1024;
@@ -176,9 +178,8 @@ pub struct ModelArgs {
     /// An adapter (LoRA) in PEFT's files, for --model: a folder, or org/name in the local cache
     #[arg(long, value_name = "DIR|ORG/NAME")]
     pub adapter: Option<String>,
-    /// What the weights of --model are kept and multiplied in [default: as the files have them]
-    #[arg(long, value_name = "f32|bf16", value_parser = kind)]
-    pub dtype: Option<Dtype>,
+    #[command(flatten)]
+    pub precision: PrecisionArgs,
     #[command(flatten)]
     pub changes: Changes,
 }
@@ -326,6 +327,9 @@ pub struct BenchArgs {
     /// Repetitions of each kernel; the median is shown [default: 5]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..))]
     pub repetitions: Option<u16>,
+    /// In which order products of bf16 add up: pairs, or tiles, for CPUs with AMX [default: pairs]
+    #[arg(long, value_name = "pairs|tiles", value_parser = order)]
+    pub bf16_order: Option<Bf16Order>,
 }
 
 /// What `tokenizer` can do.
@@ -422,15 +426,6 @@ fn top_k(text: &str) -> Result<usize, String> {
     match text {
         "-1" => Ok(0),
         _ => whole(text).map_err(|rule| format!("{rule}, or -1 for all tokens")),
-    }
-}
-
-/// A kind of number.
-fn kind(text: &str) -> Result<Dtype, String> {
-    match text {
-        "f32" | "float32" => Ok(Dtype::F32),
-        "bf16" | "bfloat16" => Ok(Dtype::Bf16),
-        _ => Err("f32 or bf16 is needed".into()),
     }
 }
 

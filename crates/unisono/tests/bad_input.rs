@@ -257,6 +257,12 @@ fn options_that_would_count_for_nothing_are_refused() {
         s.run(&format!("{command} --run run --dtype bf16"))
             .ended(2)
             .tells(no_dtype);
+        s.run(&format!("{command} --run run --bf16-order tiles"))
+            .ended(2)
+            .tells(&[
+                "--bf16-order is for --model",
+                "--set training_config.bf16_order=tiles changes that for run",
+            ]);
     }
     for (line, words) in [
         ("eval --run run --context 8", "--context is for --model"),
@@ -281,6 +287,11 @@ fn options_that_would_count_for_nothing_are_refused() {
             "run is a run of unisono's: name it with --run",
         ),
         ("bench collectives --repetitions 3", "--repetitions is for kernels"),
+        ("bench collectives --bf16-order tiles", "--bf16-order is for kernels"),
+        (
+            "bench --bf16-order rows",
+            "invalid value 'rows' for '--bf16-order <pairs|tiles>': pairs or tiles is needed",
+        ),
         (
             "explain all-gather --mesh 1x4 --reduction max",
             "--reduction is not for all-gather",

@@ -303,7 +303,9 @@ fn every_preset_is_a_file_that_passes() {
 #[test]
 fn the_machine_the_schema_and_completions_are_shown() {
     let s = Sandbox::new();
-    s.run("devices").ended(0).says(&["cores", "portable", "memory"]);
+    s.run("devices")
+        .ended(0)
+        .says(&["cores", "portable", "products in pairs: ", "memory"]);
     let json = s.run("devices --json").ended(0).json();
     assert!(json["cores"].as_u64() >= Some(1));
     assert!(json["mpi"].is_array());

@@ -81,6 +81,8 @@ fn other_models_and_precisions() {
     same_on(&llama, "dp=2,tp=2", &[2]);
     let bf16 = twelve(1).replace("  seed: 7", "  seed: 7\n  dtype: bf16");
     same_on(&bf16, "dp=3,tp=2", &[2]);
+    let tiles = bf16.replace("dtype: bf16", "dtype: bf16\n  bf16_order: tiles");
+    same_on(&tiles, "dp=2,tp=2", &[2]);
 }
 
 /// The whole table; `cargo test --release -p unisono --test processes -- --ignored`.

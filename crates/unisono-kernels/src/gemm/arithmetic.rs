@@ -137,18 +137,19 @@ unsafe fn pair_partial<S: Simd>(s: S, p: *const u8, row: usize, n: usize, addend
 
 /// The upper bf16 of each word as f32, denormals as zeros of their sign.
 #[inline(always)]
-fn odd<S: Simd>(s: S, x: S::F) -> S::F {
+pub(super) fn odd<S: Simd>(s: S, x: S::F) -> S::F {
     no_denormals(s, s.from_bits(s.and_u(s.bits(x), s.splat_u(0xffff_0000))))
 }
 
 /// The lower bf16 of each word as f32, denormals as zeros of their sign.
 #[inline(always)]
-fn even<S: Simd>(s: S, x: S::F) -> S::F {
+pub(super) fn even<S: Simd>(s: S, x: S::F) -> S::F {
     no_denormals(s, s.from_bits(s.shl_u(s.bits(x), 16)))
 }
 
+/// `x`, a denormal as a zero of its sign.
 #[inline(always)]
-fn no_denormals<S: Simd>(s: S, x: S::F) -> S::F {
+pub(super) fn no_denormals<S: Simd>(s: S, x: S::F) -> S::F {
     let tiny = s.lt(s.abs(x), s.splat(f32::MIN_POSITIVE));
     s.select(tiny, zero_of(s, x), x)
 }
@@ -162,7 +163,7 @@ fn zero_of<S: Simd>(s: S, x: S::F) -> S::F {
 /// `a · b + c`, rounded once, and to a zero of its sign if it is below the smallest normal number after rounding to 24 bits
 /// of any exponent, as IEEE 754 and the hardware say "tiny after rounding". Neither argument is denormal.
 #[inline(always)]
-fn fma_flushed<S: Simd>(s: S, a: S::F, b: S::F, c: S::F) -> S::F {
+pub(super) fn fma_flushed<S: Simd>(s: S, a: S::F, b: S::F, c: S::F) -> S::F {
     let r = s.fma(a, b, c);
     // One comparison finds all that may have to be flushed: the magnitudes from the smallest denormal to the smallest normal.
     let least = f32::MIN_POSITIVE.to_bits();

@@ -21,6 +21,8 @@
 //! kept. A complete sum may go to bf16: the bias is added to the f32 sum and the result rounded; an activation takes
 //! the rounded value and is rounded in its turn, so that it can be computed again from what is stored.
 //!
+//! Where a run chose [`Bf16Order::Tiles`], a leaf is added up as AMX does it instead ([`tiles`]).
+//!
 //! Packed panels hold words of 32 bits, an f32 or a pair; a *step* of the micro-kernel takes one word of each output. So
 //! everything from the blocks to the register tiles is one source for both.
 //!
@@ -45,8 +47,10 @@ pub mod peak;
 mod portable;
 mod side;
 mod skinny;
+mod tiles;
 mod tiling;
 
+use crate::bf16_order::Bf16Order;
 use crate::element::{Floats, OutFloats, mixed};
 use crate::isa::Isa;
 use crate::order::Share;
@@ -55,6 +59,7 @@ use crate::simd;
 #[cfg(target_arch = "x86_64")]
 use arithmetic::Instruction;
 use arithmetic::{Emulated, Single};
+use std::marker::PhantomData;
 
 /// A matrix in memory: element (i, j) is `data[i * row_stride + j * col_stride]`.
 #[derive(Clone, Copy, Debug)]
@@ -140,14 +145,15 @@ impl Gemm<'_> {
     /// # Panics
     /// If a dimension reaches past its slice, or an epilogue is asked for on an incomplete sum: bugs in unisono.
     pub fn run(&self, tile: usize, scratch: &mut Scratch) {
-        self.run_with(tile, scratch, has_bf16_instruction());
+        let hardware = Hardware::best(scratch.bf16_order(), scratch.isa());
+        self.run_with(tile, scratch, hardware);
     }
 
-    /// [`Gemm::run`], with the instruction for bf16 or without it; only for CPUs that have it, if with.
-    fn run_with(&self, tile: usize, scratch: &mut Scratch, bf16_instruction: bool) {
+    /// [`Gemm::run`], with these instructions for bf16; only for CPUs that have them.
+    fn run_with(&self, tile: usize, scratch: &mut Scratch, hardware: Hardware) {
         self.check(tile);
         let isa = simd::checked(scratch.isa());
-        // SAFETY: the CPU has the instruction set, and `check` compared every extent with its slice; tiles are disjoint.
+        // SAFETY: the CPU has the instructions, and `check` compared every extent with its slice; tiles are disjoint.
         unsafe {
             match (self.a.data, self.b.data) {
                 (Floats::F32(_), Floats::F32(_)) => match isa {
@@ -157,16 +163,59 @@ impl Gemm<'_> {
                     Isa::Avx2 => drive::tile::<simd::Avx2, Single>(self, tile, scratch),
                     _ => drive::tile::<simd::Portable, Single>(self, tile, scratch),
                 },
-                (Floats::Bf16(_), Floats::Bf16(_)) => match isa {
-                    #[cfg(target_arch = "x86_64")]
-                    Isa::Avx512 if bf16_instruction => drive::tile::<simd::Avx512, Instruction>(self, tile, scratch),
-                    #[cfg(target_arch = "x86_64")]
-                    Isa::Avx512 => drive::tile::<simd::Avx512, Emulated>(self, tile, scratch),
-                    #[cfg(target_arch = "x86_64")]
-                    Isa::Avx2 => drive::tile::<simd::Avx2, Emulated>(self, tile, scratch),
-                    _ => drive::tile::<simd::Portable, Emulated>(self, tile, scratch),
+                (Floats::Bf16(_), Floats::Bf16(_)) => match scratch.bf16_order() {
+                    Bf16Order::Pairs => self.run_pairs(tile, scratch, isa, hardware),
+                    Bf16Order::Tiles => self.run_tiles(tile, scratch, isa, hardware),
                 },
                 _ => mixed("a product"),
+            }
+        }
+    }
+
+    /// A tile of bf16 factors in the order of pairs.
+    ///
+    /// # Safety
+    /// As in [`Gemm::run_with`], where both were checked.
+    unsafe fn run_pairs(&self, tile: usize, scratch: &mut Scratch, isa: Isa, hardware: Hardware) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match (isa, hardware) {
+                #[cfg(target_arch = "x86_64")]
+                (Isa::Avx512, Hardware::Pairs) => drive::tile::<simd::Avx512, Instruction>(self, tile, scratch),
+                #[cfg(target_arch = "x86_64")]
+                (Isa::Avx512, _) => drive::tile::<simd::Avx512, Emulated>(self, tile, scratch),
+                #[cfg(target_arch = "x86_64")]
+                (Isa::Avx2, _) => drive::tile::<simd::Avx2, Emulated>(self, tile, scratch),
+                _ => drive::tile::<simd::Portable, Emulated>(self, tile, scratch),
+            }
+        }
+    }
+
+    /// A tile of bf16 factors in the order of tiles.
+    ///
+    /// # Safety
+    /// As for [`Gemm::run_pairs`].
+    unsafe fn run_tiles(&self, tile: usize, scratch: &mut Scratch, isa: Isa, hardware: Hardware) {
+        let widened = tiles::Lanes::<tiles::Widened>(PhantomData);
+        // SAFETY: the caller's promise; this thread has no other tile registers in use.
+        unsafe {
+            match (isa, hardware) {
+                #[cfg(target_arch = "x86_64")]
+                (Isa::Avx512, Hardware::Tiles) => {
+                    let rows = self.tiling().tile(tile % self.tiling().tiles()).rows;
+                    let registers = tiles::amx::Amx::new(tiles::height(rows));
+                    tiles::tile::<simd::Avx512, _>(self, tile, scratch, registers);
+                }
+                #[cfg(target_arch = "x86_64")]
+                (Isa::Avx512, Hardware::Pairs) => {
+                    let halves = tiles::Lanes::<tiles::Halves>(PhantomData);
+                    tiles::tile::<simd::Avx512, _>(self, tile, scratch, halves);
+                }
+                #[cfg(target_arch = "x86_64")]
+                (Isa::Avx512, _) => tiles::tile::<simd::Avx512, _>(self, tile, scratch, widened),
+                #[cfg(target_arch = "x86_64")]
+                (Isa::Avx2, _) => tiles::tile::<simd::Avx2, _>(self, tile, scratch, widened),
+                _ => tiles::tile::<simd::Portable, _>(self, tile, scratch, widened),
             }
         }
     }
@@ -284,13 +333,48 @@ impl Gemm<'_> {
     }
 }
 
-/// How products of bf16 are computed on this CPU, for headers: `avx512_bf16` or `emulated`. The bits are the same.
-pub fn bf16_instruction() -> &'static str {
-    if has_bf16_instruction() {
-        "avx512_bf16"
-    } else {
-        "emulated"
+/// The instructions for products of bf16 that a CPU has beside its lanes. The bits are the same with each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hardware {
+    /// None: multiply-adds of f32.
+    None,
+    /// `vdpbf16ps` of AVX512-BF16.
+    Pairs,
+    /// AMX, for the order of tiles only.
+    Tiles,
+}
+
+impl Hardware {
+    /// The fastest for an order that this CPU has, for kernels on `isa`.
+    fn best(order: Bf16Order, isa: Isa) -> Hardware {
+        match order {
+            _ if isa != Isa::Avx512 => Hardware::None,
+            Bf16Order::Tiles if amx_available() => Hardware::Tiles,
+            _ if has_bf16_instruction() => Hardware::Pairs,
+            _ => Hardware::None,
+        }
     }
+}
+
+/// How products of bf16 are computed on this CPU in an order and on an instruction set, for headers: `avx512_bf16`, `amx` or
+/// `emulated`. The bits are those of the order.
+///
+/// The order of tiles is `emulated` where it is put together from AVX512-BF16, too: that takes about three times the work.
+pub fn bf16_instruction(order: Bf16Order, isa: Isa) -> &'static str {
+    match (order, Hardware::best(order, isa)) {
+        (_, Hardware::Tiles) => "amx",
+        (Bf16Order::Pairs, Hardware::Pairs) => "avx512_bf16",
+        _ => "emulated",
+    }
+}
+
+/// Whether the CPU has AMX with bf16 and the system lets this process use it: then [`Bf16Order::Tiles`] does, on
+/// [`Isa::Avx512`]. The first call asks the system, which on Linux must be asked.
+pub fn amx_available() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return Isa::detect() == Isa::Avx512 && tiles::amx::available();
+    #[cfg(not(target_arch = "x86_64"))]
+    false
 }
 
 fn has_bf16_instruction() -> bool {

@@ -2,14 +2,19 @@
 
 use super::arithmetic::{Arithmetic, Emulated, Single};
 use super::kernel::{Kernel, Work};
+use super::{Hardware, tiles};
+use crate::bf16_order::Bf16Order;
 use crate::isa::Isa;
 use crate::simd::{self, LANES, checked};
+use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 /// Accumulators in flight: more than latency × units of any CPU, and registers enough for them.
 const CHAINS: usize = 12;
 /// Rounds between looks at the clock.
 const ROUNDS: usize = 20_000;
+/// Steps of all lanes between looks at the clock.
+const STEPS: usize = LANES * CHAINS * ROUNDS;
 
 /// GFLOP/s (a multiply-add counts as 2) of `threads` threads that do nothing but fused multiply-adds of f32 on `isa` for
 /// about `seconds`: the median of many short stretches, so that other load on the machine disturbs little.
@@ -17,15 +22,16 @@ pub fn fma_peak(isa: Isa, threads: usize, seconds: f64) -> f64 {
     peak(isa, threads, seconds, Kind::F32)
 }
 
-/// [`fma_peak`] of the products of bf16 pairs, by the instruction or the emulation.
-pub fn bf16_peak(isa: Isa, threads: usize, seconds: f64) -> f64 {
-    peak(isa, threads, seconds, Kind::Bf16)
+/// [`fma_peak`] of products of bf16 in an order, by its instruction or the emulation. In that of tiles they come with reading
+/// their factors from the first-level cache, as AMX has too few registers to keep any.
+pub fn bf16_peak(order: Bf16Order, isa: Isa, threads: usize, seconds: f64) -> f64 {
+    peak(isa, threads, seconds, Kind::Bf16(order))
 }
 
 #[derive(Clone, Copy)]
 enum Kind {
     F32,
-    Bf16,
+    Bf16(Bf16Order),
 }
 
 fn peak(isa: Isa, threads: usize, seconds: f64, kind: Kind) -> f64 {
@@ -45,15 +51,16 @@ fn one_thread(isa: Isa, until: Instant, kind: Kind) -> f64 {
     loop {
         let start = Instant::now();
         // SAFETY: the CPU has the instruction set, and the instruction for bf16 where it is used.
-        let (sum, addends) = unsafe {
+        let (sum, multiply_adds) = unsafe {
             match kind {
-                Kind::F32 => (f32_stretch(isa), 1),
-                Kind::Bf16 => (bf16_stretch(isa), 2),
+                Kind::F32 => (f32_stretch(isa), STEPS),
+                Kind::Bf16(Bf16Order::Pairs) => (bf16_stretch(isa), 2 * STEPS),
+                Kind::Bf16(Bf16Order::Tiles) => (tiles_stretch(isa), tiles::peak::MULTIPLY_ADDS),
             }
         };
         let elapsed = start.elapsed().as_secs_f64();
         std::hint::black_box(sum);
-        rates.push((2 * addends * LANES * CHAINS * ROUNDS) as f64 / elapsed / 1e9);
+        rates.push((2 * multiply_adds) as f64 / elapsed / 1e9);
         if Instant::now() >= until {
             rates.sort_by(f64::total_cmp);
             return rates[rates.len() / 2];
@@ -85,6 +92,29 @@ unsafe fn bf16_stretch(isa: Isa) -> f32 {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => simd::Avx2::call::<Emulated, _>(Stretch),
             _ => simd::Portable::call::<Emulated, _>(Stretch),
+        }
+    }
+}
+
+unsafe fn tiles_stretch(isa: Isa) -> f32 {
+    use tiles::peak::Stretch;
+    let widened = tiles::Lanes::<tiles::Widened>(PhantomData);
+    // SAFETY: the caller's promise; this thread has no other tile registers in use.
+    unsafe {
+        match (isa, Hardware::best(Bf16Order::Tiles, isa)) {
+            #[cfg(target_arch = "x86_64")]
+            (Isa::Avx512, Hardware::Tiles) => {
+                simd::Avx512::call(Stretch::new(tiles::amx::Amx::new(tiles::height(usize::MAX))))
+            }
+            #[cfg(target_arch = "x86_64")]
+            (Isa::Avx512, Hardware::Pairs) => {
+                simd::Avx512::call(Stretch::new(tiles::Lanes::<tiles::Halves>(PhantomData)))
+            }
+            #[cfg(target_arch = "x86_64")]
+            (Isa::Avx512, _) => simd::Avx512::call(Stretch::new(widened)),
+            #[cfg(target_arch = "x86_64")]
+            (Isa::Avx2, _) => simd::Avx2::call(Stretch::new(widened)),
+            _ => simd::Portable::call(Stretch::new(widened)),
         }
     }
 }

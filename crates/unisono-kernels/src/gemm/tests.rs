@@ -3,6 +3,7 @@
 mod ends;
 mod orders;
 mod pairs;
+mod tiles;
 
 use super::*;
 use crate::element::Bf16;
@@ -71,17 +72,22 @@ impl Factor {
     fn floats(&self, kind: Kind) -> Floats<'_> {
         match kind {
             Kind::F32 => Floats::F32(&self.f32),
-            Kind::Bf16 => Floats::Bf16(&self.bf16),
+            Kind::Bf16 | Kind::Tiles => Floats::Bf16(&self.bf16),
         }
     }
 }
 
-/// What the factors hold.
+/// What the factors hold, and in which order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     F32,
+    /// bf16 in pairs.
     Bf16,
+    /// bf16 in the order of AMX tiles.
+    Tiles,
 }
+
+const KINDS: [Kind; 3] = [Kind::F32, Kind::Bf16, Kind::Tiles];
 
 struct Operands {
     a: Factor,
@@ -167,7 +173,8 @@ fn flushed(x: f32) -> f32 {
     if x.is_subnormal() { 0f32.copysign(x) } else { x }
 }
 
-/// Sum of one leaf, from +0: left to right, or in pairs of which the second addend comes first.
+/// Sum of one leaf, from +0: left to right; or in pairs of which the second addend comes first; or by chunks of 32, the even
+/// and the odd ones apart.
 fn leaf(kind: Kind, x: &[f32], y: &[f32]) -> f32 {
     let mut acc = 0.0f32;
     match kind {
@@ -182,6 +189,17 @@ fn leaf(kind: Kind, x: &[f32], y: &[f32]) -> f32 {
                 for p in [i + 1, i] {
                     acc = fma_flushed(at(x, p), at(y, p), acc);
                 }
+            }
+        }
+        Kind::Tiles => {
+            let at = |x: &[f32], i: usize| flushed(x.get(i).copied().unwrap_or(0.0));
+            for i in (0..x.len()).step_by(32) {
+                let (mut even, mut odd) = (0.0f32, 0.0f32);
+                for p in (i..i + 32).step_by(2) {
+                    even = fma_flushed(at(x, p), at(y, p), even);
+                    odd = fma_flushed(at(x, p + 1), at(y, p + 1), odd);
+                }
+                acc = flushed(acc + flushed(even + odd));
             }
         }
     }
@@ -256,33 +274,44 @@ fn assert_same(got: &[f32], want: &[f32], what: &str) {
     }
 }
 
-/// The ways to compute a product of a kind on this CPU: the instruction sets, and whether with the instruction for bf16.
-fn ways(kind: Kind) -> Vec<(Isa, bool)> {
-    let mut ways: Vec<(Isa, bool)> = Isa::available().into_iter().map(|isa| (isa, false)).collect();
-    if kind == Kind::Bf16 && has_bf16_instruction() {
-        ways.push((Isa::Avx512, true));
+/// The ways to compute a product of a kind on this CPU: instruction sets, orders, and instructions for bf16.
+fn ways(kind: Kind) -> Vec<(Isa, Bf16Order, Hardware)> {
+    let order = if kind == Kind::Tiles {
+        Bf16Order::Tiles
+    } else {
+        Bf16Order::Pairs
+    };
+    let mut ways: Vec<_> = Isa::available()
+        .into_iter()
+        .map(|isa| (isa, order, Hardware::None))
+        .collect();
+    if kind != Kind::F32 && has_bf16_instruction() {
+        ways.push((Isa::Avx512, order, Hardware::Pairs));
+    }
+    if kind == Kind::Tiles && amx_available() {
+        ways.push((Isa::Avx512, order, Hardware::Tiles));
     }
     ways
 }
 
 /// Runs all tiles in one way, backwards on one of them.
-fn run(g: &Gemm, (isa, bf16_instruction): (Isa, bool)) {
-    let mut scratch = Scratch::new(isa);
+fn run(g: &Gemm, (isa, order, hardware): (Isa, Bf16Order, Hardware)) {
+    let mut scratch = Scratch::with_order(isa, order);
     scratch.floats(1 << 12).fill(f32::NAN);
     let tiles = g.tiles();
     for t in 0..tiles {
         let tile = if isa == Isa::Avx2 { tiles - 1 - t } else { t };
-        g.run_with(tile, &mut scratch, bf16_instruction);
+        g.run_with(tile, &mut scratch, hardware);
     }
 }
 
-/// Runs the case in every way with both kinds of factors, and compares all of C, padding included.
+/// Runs the case in every way with each kind of factors, and compares all of C, padding included.
 fn check(case: Case) {
     check_operands(&case, &operands(&case));
 }
 
 fn check_operands(case: &Case, o: &Operands) {
-    for kind in [Kind::F32, Kind::Bf16] {
+    for kind in KINDS {
         let mut want = o.c.clone();
         let mut unused = o.c.clone();
         twin(&o.gemm(case, kind, Out::new(&mut unused).into()), kind, &mut want);

@@ -59,6 +59,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use unisono_kernels::bf16_order::Bf16Order;
 use unisono_kernels::isa::Isa;
 use wire::Wire;
 
@@ -78,6 +79,7 @@ pub(crate) struct Scheduler {
     wire: Option<Wire>,
     air: Air,
     isa: Isa,
+    bf16_order: Bf16Order,
     logs: [Log; 2],
     state: Mutex<State>,
     /// Tiles handed out of the run of each device and queue.
@@ -114,6 +116,7 @@ pub(crate) struct Setup {
     pub(crate) processes: Processes,
     pub(crate) link: Option<Link>,
     pub(crate) isa: Isa,
+    pub(crate) bf16_order: Bf16Order,
     pub(crate) workers: usize,
     pub(crate) cores: usize,
     pub(crate) queue_depth: usize,
@@ -150,6 +153,7 @@ impl Workers {
             busy: (0..setup.workers).map(|_| Padded::default()).collect(),
             arenas: setup.arenas,
             isa: setup.isa,
+            bf16_order: setup.bf16_order,
             logs,
         });
         let mut workers = Workers {

@@ -65,7 +65,7 @@ impl Scheduler {
         Worker {
             index,
             home: self.here[index % self.here.len()],
-            scratch: Scratch::new(self.isa),
+            scratch: Scratch::with_order(self.isa, self.bf16_order),
         }
     }
 

@@ -3,6 +3,8 @@
 use crate::config::{DataPath, RunConfig, RunnerType, SchedulerConfig, TrainingConfig};
 use std::path::PathBuf;
 use unisono_data::files::hash_bytes;
+use unisono_kernels::bf16_order::Bf16Order;
+use unisono_tensor::Dtype;
 
 /// BLAKE3 of [`result_part`]: two runs with equal digests and equal data give equal bits at every step that both reach.
 pub fn config_digest(config: &RunConfig) -> String {
@@ -34,6 +36,11 @@ pub fn result_part(config: &RunConfig) -> RunConfig {
             template: t.template.clone(),
             validation_fraction: t.validation_fraction,
             dtype: t.dtype,
+            // Products of f32 have one order only.
+            bf16_order: match t.dtype {
+                Dtype::Bf16 => t.bf16_order,
+                _ => Bf16Order::default(),
+            },
             use_clip_grad_norm: t.use_clip_grad_norm,
             clip_grad_norm_max_norm: if t.use_clip_grad_norm {
                 t.clip_grad_norm_max_norm
@@ -88,6 +95,11 @@ mod tests {
         assert_eq!(plain, with(|c| c.training.max_steps = Some(77)));
         assert_eq!(
             plain,
+            with(|c| c.training.bf16_order = Bf16Order::Tiles),
+            "of an f32 run"
+        );
+        assert_eq!(
+            plain,
             with(|c| {
                 c.training.batch_size /= 4;
                 c.training.gradient_accumulation_steps *= 4;
@@ -105,6 +117,13 @@ mod tests {
             with(|c| c.training.use_clip_grad_norm = !c.training.use_clip_grad_norm)
         );
         assert_ne!(plain, with(|c| c.scheduler = SchedulerConfig::WarmupLinear));
+        let bf16 = |order| {
+            with(|c| {
+                c.training.dtype = Dtype::Bf16;
+                c.training.bf16_order = order;
+            })
+        };
+        assert_ne!(bf16(Bf16Order::Pairs), bf16(Bf16Order::Tiles));
         let long = |steps| {
             with(|c| {
                 c.scheduler = SchedulerConfig::WarmupLinear;

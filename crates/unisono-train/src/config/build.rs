@@ -95,6 +95,10 @@ fn training(
             "bf16" => Dtype::Bf16,
             _ => Dtype::F32,
         },
+        bf16_order: match values.word("training_config.bf16_order").as_str() {
+            "tiles" => Bf16Order::Tiles,
+            _ => Bf16Order::Pairs,
+        },
         eval_every: values.int("training_config.eval_every"),
         eval_batches: values.maybe_int("training_config.eval_batches"),
         checkpoint_dir,

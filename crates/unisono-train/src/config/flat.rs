@@ -86,6 +86,9 @@ fn training(t: &TrainingConfig, out: &mut Out) {
         Value::Real(t.validation_fraction),
     ));
     out.push(("training_config.dtype", text(t.dtype.name())));
+    if t.dtype == Dtype::Bf16 {
+        out.push(("training_config.bf16_order", text(t.bf16_order.name())));
+    }
     out.push(("training_config.eval_every", int(t.eval_every)));
     if let Some(batches) = t.eval_batches {
         out.push(("training_config.eval_batches", size(batches)));

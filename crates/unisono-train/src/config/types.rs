@@ -6,6 +6,7 @@
 use super::device::{DeviceConfig, MultihostConfig};
 use serde::{Serialize, Serializer};
 use std::path::PathBuf;
+pub use unisono_kernels::bf16_order::Bf16Order;
 pub use unisono_tensor::Dtype;
 
 /// Everything that a run's YAML says, resolved.
@@ -32,6 +33,10 @@ pub struct RunConfig {
 
 fn dtype_name<S: Serializer>(dtype: &Dtype, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(dtype.name())
+}
+
+fn order_name<S: Serializer>(order: &Bf16Order, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(order.name())
 }
 
 /// Batches, steps, data and checkpoints (`training_config`).
@@ -75,6 +80,9 @@ pub struct TrainingConfig {
     /// What activations are, and what products multiply: f32 or bf16. Weights, gradients and optimizer state are f32.
     #[serde(serialize_with = "dtype_name")]
     pub dtype: Dtype,
+    /// In which order products of bf16 add up. Default pairs.
+    #[serde(serialize_with = "order_name")]
+    pub bf16_order: Bf16Order,
     /// Optimizer steps between validations; 0 validates only at the end. Default 200.
     pub eval_every: u64,
     /// Validation batches per validation; none means the whole split.

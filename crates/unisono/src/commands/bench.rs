@@ -24,6 +24,7 @@ use serde::Serialize;
 use serde_json::json;
 use std::cell::OnceCell;
 use std::time::Instant;
+use unisono_kernels::bf16_order::Bf16Order;
 use unisono_kernels::gemm::bf16_instruction;
 use unisono_kernels::gemm::peak::{bf16_peak, fma_peak};
 use unisono_runtime::machine::cores;
@@ -68,6 +69,8 @@ struct Row {
 struct Bench<'a> {
     device: &'a MeshDevice,
     context: &'a Context,
+    /// Of products of bf16.
+    order: Bf16Order,
     threads: usize,
     repetitions: u16,
     /// Made, and the machine measured, with the first kernel: a filter that leaves nothing is told before anything else is.
@@ -97,20 +100,28 @@ pub fn run(args: &BenchArgs, context: &Context) -> std::result::Result<u8, Failu
                 "--repetitions is for kernels: a collective is measured as often as its size allows; leave it out",
             ));
         }
+        if args.bf16_order.is_some() {
+            return Err(Failure::input(
+                "--bf16-order is for kernels: collectives add what they are given in the order of their devices; leave it out",
+            ));
+        }
         return collectives::run(args, context);
     }
+    let order = args.bf16_order.unwrap_or_default();
     let (mut rows, mut machines) = (Vec::new(), Vec::new());
     for threads in threads {
         let options = Options {
             workers: Some(threads),
             memory_limit: Some(MEMORY),
             isa: Some(context.isa),
+            bf16_order: order,
             ..Options::default()
         };
         let device = setup::alone(Mesh::one(), options)?;
         let bench = Bench {
             device: &device,
             context,
+            order,
             threads,
             repetitions,
             memory: OnceCell::new(),
@@ -139,6 +150,7 @@ pub fn run(args: &BenchArgs, context: &Context) -> std::result::Result<u8, Failu
     out.json(&json!({
         "cpu": processor(),
         "isa": context.isa.name(),
+        "bf16_order": order.name(),
         "machine": machines,
         "kernels": rows,
     }));
@@ -202,16 +214,17 @@ impl Bench<'_> {
             let machine = Machine {
                 threads: self.threads,
                 f32_gflops: fma_peak(isa, self.threads, PEAK_SECONDS),
-                bf16_gflops: bf16_peak(isa, self.threads, PEAK_SECONDS),
+                bf16_gflops: bf16_peak(self.order, isa, self.threads, PEAK_SECONDS),
                 read_gbytes_per_s: median(reads),
                 copy_gbytes_per_s: median(copies),
             };
             let out = &self.context.out;
             out.say(format!(
-                "{}, {}, bf16 products {}, median of {}; kernels with operands cold and peaks of the same moment",
+                "{}, {}, bf16 products {}, {}, median of {}; kernels with operands cold and peaks of the same moment",
                 processor(),
                 isa.name(),
-                bf16_instruction(),
+                self.order.name(),
+                bf16_instruction(self.order, isa),
                 self.repetitions
             ));
             out.result(machine.describe());
@@ -235,7 +248,7 @@ impl Bench<'_> {
     /// Multiply-adds of this moment, GFLOP/s.
     fn peak(&self, dtype: Dtype) -> f64 {
         match dtype {
-            Dtype::Bf16 => bf16_peak(self.context.isa, self.threads, PEAK_SECONDS),
+            Dtype::Bf16 => bf16_peak(self.order, self.context.isa, self.threads, PEAK_SECONDS),
             _ => fma_peak(self.context.isa, self.threads, PEAK_SECONDS),
         }
     }

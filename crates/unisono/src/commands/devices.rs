@@ -6,6 +6,8 @@ use crate::exit::Failure;
 use crate::machine;
 use crate::output::numbers::{bytes, counted};
 use serde_json::json;
+use unisono_kernels::bf16_order::Bf16Order;
+use unisono_kernels::gemm::bf16_instruction;
 use unisono_kernels::isa::Isa;
 use unisono_runtime::machine as runtime;
 use unisono_runtime::transport::Mpi;
@@ -53,6 +55,8 @@ pub fn run(context: &Context) -> Result<u8, Failure> {
             context.isa.name()
         ),
     ));
+    let [pairs, tiles] = Bf16Order::ALL.map(|order| bf16_instruction(order, context.isa));
+    rows.push(("bf16", format!("products in pairs: {pairs}; in tiles: {tiles}")));
     rows.push((
         "memory",
         memory.map_or_else(unknown, |(total, free)| {
@@ -87,6 +91,7 @@ pub fn run(context: &Context) -> Result<u8, Failure> {
         "caches": caches,
         "instruction_sets": sets,
         "isa": context.isa.name(),
+        "bf16": {"pairs": pairs, "tiles": tiles},
         "memory": memory.map(|(total, _)| total),
         "memory_available": memory.map(|(_, free)| free),
         "memory_limit": limit,

@@ -32,7 +32,14 @@ pub fn model(args: &ModelArgs) -> Result<(), Failure> {
              model with `unisono export --run {run} --format hf --out DIR` and give --model DIR --adapter {adapter}"
         )));
     }
-    if args.dtype.is_some() {
+    if let Some(order) = args.precision.bf16_order {
+        return Err(Failure::input(format!(
+            "--bf16-order is for --model, and a run multiplies in its own training_config.bf16_order: \
+             --set training_config.bf16_order={} changes that for {run}",
+            order.name()
+        )));
+    }
+    if args.precision.dtype.is_some() {
         return Err(Failure::input(format!(
             "--dtype is for --model, and a run multiplies in its own training_config.dtype: --set training_config.dtype=bf16 (or f32) \
              changes that for {run}"

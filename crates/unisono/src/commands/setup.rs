@@ -203,6 +203,7 @@ pub fn open(system: System, config: &RunConfig, context: &Context) -> Result<Mes
         workers: config.device.workers,
         memory_limit: config.device.memory,
         isa: Some(context.isa),
+        bf16_order: config.training.bf16_order,
         ..Options::default()
     };
     let device = opened(system.view, system.processes, options, context)?;

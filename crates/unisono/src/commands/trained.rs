@@ -188,7 +188,7 @@ impl HubModel {
     pub fn load(name: &str, args: &ModelArgs, context: &Context) -> Result<HubModel, Failure> {
         if let Some(set) = args.changes.set.first() {
             return Err(Failure::input(format!(
-                "--set {set} is for runs; a model of --model takes --mesh, --workers and --dtype"
+                "--set {set} is for runs; a model of --model takes --mesh, --workers, --dtype and --bf16-order"
             )));
         }
         let directory = hub::resolve(name, &context.environment.variables).map_err(|error| {
@@ -206,7 +206,8 @@ impl HubModel {
             Some("bfloat16") => Dtype::Bf16,
             _ => Dtype::F32,
         };
-        let spec = described.spec.with_dtype(args.dtype.unwrap_or(stored));
+        let (dtype, bf16_order) = args.precision.of_files(stored)?;
+        let spec = described.spec.with_dtype(dtype);
         let mesh = match &args.changes.mesh {
             Some(text) => Mesh::parse(text).map_err(Failure::input)?,
             None => Mesh::one(),
@@ -215,6 +216,7 @@ impl HubModel {
         let options = Options {
             workers: args.changes.workers,
             isa: Some(context.isa),
+            bf16_order,
             ..Options::default()
         };
         let system = System::of(&mesh, None, context)?;

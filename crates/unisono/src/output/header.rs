@@ -4,6 +4,7 @@ use super::Out;
 use super::numbers::{bytes, counted, grouped};
 use crate::machine;
 use serde_json::{Value, json};
+use unisono_kernels::bf16_order::Bf16Order;
 use unisono_kernels::gemm::bf16_instruction;
 use unisono_kernels::isa::Isa;
 use unisono_tensor::Dtype;
@@ -144,11 +145,18 @@ impl Header<'_> {
         let isa = self.isa.name();
         match self.config.training.dtype {
             Dtype::Bf16 => format!(
-                "bf16 activations and products ({}); f32 weights, sums, norms, softmax, loss and optimizer state; {isa}",
-                bf16_instruction()
+                "bf16 activations and products ({}, {}); f32 weights, sums, norms, softmax, loss and optimizer state; {isa}",
+                self.config.training.bf16_order.name(),
+                bf16_instruction(self.config.training.bf16_order, self.isa)
             ),
             _ => format!("f32, {isa}"),
         }
+    }
+
+    /// The order of products of bf16, where there are any.
+    fn bf16_order(&self) -> Option<Bf16Order> {
+        let training = &self.config.training;
+        (training.dtype == Dtype::Bf16).then_some(training.bf16_order)
     }
 
     fn length(&self) -> String {
@@ -219,6 +227,22 @@ impl Header<'_> {
                 counted(self.cores, "core")
             ));
         }
+        let amx = bf16_instruction(Bf16Order::Tiles, self.isa) == "amx";
+        match self.bf16_order() {
+            Some(Bf16Order::Pairs) if amx => words.push(
+                "this CPU has AMX, which bf16_order: tiles would use: another order of the products, so other last bits".into(),
+            ),
+            Some(Bf16Order::Tiles) if !amx => {
+                let faster = match bf16_instruction(Bf16Order::Pairs, self.isa) {
+                    "emulated" => "",
+                    _ => "; bf16_order: pairs is faster here",
+                };
+                words.push(format!(
+                    "bf16_order: tiles is emulated, as there is no AMX here: the same bits, later{faster}"
+                ));
+            }
+            _ => (),
+        }
         if let Some(others) = self.others.filter(|others| *others >= 0.5) {
             words.push(format!(
                 "other processes keep {others:.1} of the machine's {} busy: the run is slower by their share",
@@ -265,7 +289,8 @@ impl Header<'_> {
                 "targets": plan.batch.effective() * plan.spec.targets_per_sequence(),
             },
             "precision": self.config.training.dtype.name(),
-            "bf16_instruction": (self.config.training.dtype == Dtype::Bf16).then(bf16_instruction),
+            "bf16_order": self.bf16_order().map(Bf16Order::name),
+            "bf16_instruction": self.bf16_order().map(|order| bf16_instruction(order, self.isa)),
             "isa": self.isa.name(),
             "exactness": plan.exactness,
             "memory": {"peak_per_device": plan.memory.peak, "by_kind": by_kind},

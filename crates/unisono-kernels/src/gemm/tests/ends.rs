@@ -28,7 +28,7 @@ fn epilogues() {
     for (m, n) in [(3, 50), (25, 64), (13, 7)] {
         for activation in all {
             for (with_bias, with_pre) in [(false, false), (true, false), (true, true), (false, true)] {
-                for kind in [Kind::F32, Kind::Bf16] {
+                for kind in KINDS {
                     let mut case = whole(m, n, Units { count: 3, len: 70 }, (Layout::Rows, Layout::Cols));
                     case.pad = 2;
                     let o = operands(&case);
@@ -121,7 +121,7 @@ fn signs_of_zero() {
     let mut o = operands(&case);
     o.a = Factor::new(vec![-1e-30; 64]);
     o.b = Factor::new(vec![1e-30; 64]);
-    for kind in [Kind::F32, Kind::Bf16] {
+    for kind in KINDS {
         for way in ways(kind) {
             let mut c = [1.0f32; 1];
             run(&o.gemm(&case, kind, Out::new(&mut c).into()), way);

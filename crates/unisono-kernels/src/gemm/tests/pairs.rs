@@ -62,7 +62,7 @@ fn tiny_after_rounding() {
             let mut c = [1.0f32];
             run(
                 &o.gemm(&case, Kind::Bf16, Out::new(&mut c).into()),
-                (Isa::Portable, false),
+                (Isa::Portable, Bf16Order::Pairs, Hardware::None),
             );
             // The middle between 2⁻¹²⁶ and its neighbour of 24 bits is 2⁻¹⁵¹ below; a middle goes to the even one.
             let expected = if eighths <= 8 { sign * least } else { 0.0 };

@@ -27,6 +27,8 @@ const DTYPES: &[Choice] = &[
     spelling("bfloat16", "bf16"),
 ];
 
+const BF16_ORDERS: &[Choice] = &[built("pairs"), built("tiles")];
+
 const PROGRESS: &[Choice] = &[built("auto"), built("bar"), built("lines"), built("off")];
 
 /// See the module.
@@ -139,6 +141,14 @@ pub const KEYS: &[Key] = &[
         "What activations are and products multiply: f32, or bf16 (half the memory for activations, about twice the speed \
          where the CPU has AVX512-BF16). Weights, sums, gradients of weights, norms, softmax, loss and optimizer state are \
          f32 in both. Unisono's own key.",
+    ),
+    read(
+        "training_config.bf16_order",
+        Kind::Choice(BF16_ORDERS),
+        "pairs",
+        "In which order products of bf16 add up: pairs, as AVX512-BF16 adds, or tiles, as AMX adds. Each gives the same bits on \
+         every CPU; the two differ in their last bits. tiles is for CPUs with AMX; others emulate it, which is slower. \
+         Without effect for f32. Unisono's own key.",
     ),
     read(
         "training_config.eval_every",
