@@ -21,7 +21,7 @@
 //! kept. A complete sum may go to bf16: the bias is added to the f32 sum and the result rounded; an activation takes
 //! the rounded value and is rounded in its turn, so that it can be computed again from what is stored.
 //!
-//! Where a run chose [`Bf16Order::Tiles`], a leaf is added up as AMX does it instead ([`tiles`]).
+//! Where a run chose [`Bf16Order::Tiles`], a leaf is added up as AMX does it instead (`tiles/mod.rs`).
 //!
 //! Packed panels hold words of 32 bits, an f32 or a pair; a *step* of the micro-kernel takes one word of each output. So
 //! everything from the blocks to the register tiles is one source for both.
