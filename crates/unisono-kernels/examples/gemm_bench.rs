@@ -43,7 +43,7 @@ const fn shape(name: &'static str, m: usize, k: usize, n: usize, a_transposed: b
     }
 }
 
-const SHAPES: [Shape; 9] = [
+const SHAPES: [Shape; 19] = [
     shape("fwd fc 3072x384x1536", 3072, 384, 1536, false, false),
     shape("fwd proj 3072x1536x384", 3072, 1536, 384, false, false),
     shape("dW 384x3072x1536 (A^T)", 384, 3072, 1536, true, false),
@@ -51,6 +51,16 @@ const SHAPES: [Shape; 9] = [
     shape("gpt2 fc 960x768x3072", 960, 768, 3072, false, false),
     shape("dW gpt2 768x1024x3072", 768, 1024, 3072, true, false),
     shape("head 960x768x50304", 960, 768, 50304, false, false),
+    shape("prompt qkv 256x768x2304", 256, 768, 2304, false, false),
+    shape("prompt proj 256x768x768", 256, 768, 768, false, false),
+    shape("prompt fc 256x768x3072", 256, 768, 3072, false, false),
+    shape("prompt fc2 256x3072x768", 256, 3072, 768, false, false),
+    shape("ksweep 64", 264, 64, 1536, false, false),
+    shape("ksweep 128", 264, 128, 1536, false, false),
+    shape("ksweep 256", 264, 256, 1536, false, false),
+    shape("ksweep 384", 264, 384, 1536, false, false),
+    shape("ksweep 512", 264, 512, 1536, false, false),
+    shape("ksweep 768", 264, 768, 1536, false, false),
     shape("decode 1x768x50304 (B^T)", 1, 768, 50304, false, true),
     shape("decode 1x768x3072", 1, 768, 3072, false, false),
 ];

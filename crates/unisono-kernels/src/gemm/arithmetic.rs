@@ -27,6 +27,16 @@ pub(super) trait Arithmetic<S: Simd>: 'static {
     /// # Safety
     /// `n` elements of each addend that there is are readable.
     unsafe fn load_partial(s: S, p: *const u8, row: usize, n: usize, addends: usize) -> S::F;
+
+    /// Stores 16 numbers rounded to bf16, as [`Element::store`] does.
+    ///
+    /// # Safety
+    /// There is room for them.
+    #[inline(always)]
+    unsafe fn store_bf16(s: S, p: *mut Bf16, x: S::F) {
+        // SAFETY: the caller's promise.
+        unsafe { Bf16::store(s, p, x) }
+    }
 }
 
 /// f32: a step is one fused multiply-add.
@@ -121,6 +131,22 @@ impl Arithmetic<crate::simd::Avx512> for Instruction {
     ) -> std::arch::x86_64::__m512 {
         // SAFETY: the caller's promise.
         unsafe { pair_partial(s, p, row, n, addends) }
+    }
+
+    /// By the instruction that rounds, which would make denormals zeros: where there are any, as everywhere else.
+    #[inline(always)]
+    unsafe fn store_bf16(s: crate::simd::Avx512, p: *mut Bf16, x: std::arch::x86_64::__m512) {
+        use std::arch::x86_64::{__m256bh, __m256i, _mm256_storeu_si256, _mm512_cvtneps_pbh, _mm512_fpclass_ps_mask};
+        const DENORMAL: i32 = 0x20;
+        // SAFETY: the caller's promise of room; whoever chose this arithmetic made sure of the instruction.
+        unsafe {
+            if _mm512_fpclass_ps_mask::<DENORMAL>(x) == 0 {
+                let rounded = std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(x));
+                _mm256_storeu_si256(p.cast(), rounded);
+            } else {
+                Bf16::store(s, p, x);
+            }
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! One tile of C: blocks of the contracted dimension, packed panels, register tiles.
 
-use super::arithmetic::{Arithmetic, Single};
+use super::arithmetic::Arithmetic;
 use super::blocks::{Block, Blocks, MAX_LEAVES};
 use super::epilogue::Finish;
 use super::feed::Feed;
@@ -327,7 +327,7 @@ impl<K: Kernel, A: Arithmetic<K>> Run<'_, K, A> {
                 if !direct {
                     let from = (self.rooms.sums.cast_const(), K::NR);
                     let to = (c + top * g.slot, self.tile.col + j);
-                    K::call::<Single, _>(Finish::of(g, from, to, (rows, cols)));
+                    K::call::<A, _>(Finish::of(g, from, to, (rows, cols)));
                 }
             }
         }

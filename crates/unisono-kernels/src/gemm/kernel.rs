@@ -324,14 +324,13 @@ unsafe fn body<K: Kernel, A: Arithmetic<K>, const R: usize, const V: usize>(s: K
             }
             while left >= 4 {
                 if push {
-                    step::<K, A, R, V>(s, a, b, Some(local), &mut acc);
+                    push_and_four_steps::<K, A, R, V>(s, a, b, local, &mut acc);
                     local = local.add(K::MR * K::NR);
                     push = false;
                 } else {
-                    step::<K, A, R, V>(s, a, b, None, &mut acc);
-                }
-                for u in 1..4 {
-                    step::<K, A, R, V>(s, a.add(u * R), b.add(u * V * LANES), None, &mut acc);
+                    for u in 0..4 {
+                        step::<K, A, R, V>(s, a.add(u * R), b.add(u * V * LANES), &mut acc);
+                    }
                 }
                 a = a.add(4 * R);
                 b = b.add(4 * V * LANES);
@@ -353,7 +352,7 @@ unsafe fn body<K: Kernel, A: Arithmetic<K>, const R: usize, const V: usize>(s: K
                 }
             }
             while left > 0 {
-                step::<K, A, R, V>(s, a, b, None, &mut acc);
+                step::<K, A, R, V>(s, a, b, &mut acc);
                 a = a.add(R);
                 b = b.add(V * LANES);
                 left -= 1;
@@ -395,26 +394,73 @@ unsafe fn push_row<K: Kernel, const R: usize, const V: usize>(
     }
 }
 
-/// One step into each accumulator; the first of a leaf may push the one before on its way. Row by row the stores, each of which
-/// takes the CPU two cycles, pass beside the multiply-adds and not between two leaves.
+/// The first four steps of a leaf, and the push of the one before on its way. A store takes the CPU two cycles, so three rows are
+/// pushed at a time, which then take all four steps: the next rows' stores pass beside these multiply-adds.
+#[inline(always)]
+unsafe fn push_and_four_steps<K: Kernel, A: Arithmetic<K>, const R: usize, const V: usize>(
+    s: K,
+    a: *const f32,
+    b: *const f32,
+    local: *mut f32,
+    acc: &mut [[K::F; V]; R],
+) {
+    // SAFETY: the caller's promise. (A loop here is not unrolled, and its rows then are no registers.)
+    unsafe {
+        push_three::<K, A, R, V, 0>(s, a, b, local, acc);
+        push_three::<K, A, R, V, 3>(s, a, b, local, acc);
+        push_three::<K, A, R, V, 6>(s, a, b, local, acc);
+        push_three::<K, A, R, V, 9>(s, a, b, local, acc);
+    }
+}
+
+/// The rows from `FIRST` on, of those that there are.
+///
+/// # Safety
+/// Both panels have four steps, and `local` has room for an entry.
+#[inline(always)]
+unsafe fn push_three<K: Kernel, A: Arithmetic<K>, const R: usize, const V: usize, const FIRST: usize>(
+    s: K,
+    a: *const f32,
+    b: *const f32,
+    local: *mut f32,
+    acc: &mut [[K::F; V]; R],
+) {
+    const { assert!(R <= 12) };
+    // SAFETY: the caller's promise.
+    unsafe {
+        for r in FIRST..FIRST + 3 {
+            if r < R {
+                push_row::<K, R, V>(s, local, r, acc);
+            }
+        }
+        for u in 0..4 {
+            for r in FIRST..FIRST + 3 {
+                if r < R {
+                    let x = s.splat(*a.add(u * R + r));
+                    for v in 0..V {
+                        acc[r][v] = A::dot(s, x, s.load(b.add((u * V + v) * LANES)), acc[r][v]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One step into each accumulator.
 #[inline(always)]
 unsafe fn step<K: Kernel, A: Arithmetic<K>, const R: usize, const V: usize>(
     s: K,
     a: *const f32,
     b: *const f32,
-    push: Option<*mut f32>,
     acc: &mut [[K::F; V]; R],
 ) {
-    // SAFETY: one step of both panels, and room for an entry.
+    // SAFETY: one step of both panels.
     unsafe {
         let mut row = [s.zero(); V];
         for v in 0..V {
             row[v] = s.load(b.add(v * LANES));
         }
         for r in 0..R {
-            if let Some(local) = push {
-                push_row::<K, R, V>(s, local, r, acc);
-            }
             let x = s.splat(*a.add(r));
             for v in 0..V {
                 acc[r][v] = A::dot(s, x, row[v], acc[r][v]);

@@ -84,6 +84,16 @@ pub struct CacheAppend {
     pub values: BufferRef,
 }
 
+/// Fewer new tokens of a sequence are copied by one worker: two would take longer to meet.
+const MANY: usize = 32;
+
+impl CacheAppend {
+    /// Tiles of a sequence.
+    fn parts(&self) -> usize {
+        if self.tokens < MANY { 1 } else { self.groups }
+    }
+}
+
 impl Op for CacheAppend {
     fn name(&self) -> &'static str {
         "cache_append"
@@ -111,19 +121,25 @@ impl Op for CacheAppend {
     }
 
     fn tiles(&self) -> usize {
-        self.positions.len
+        self.positions.len * self.parts()
     }
 
     fn run(&self, place: &Place<'_>, tile: usize, _scratch: &mut Scratch) {
-        let position = place.u32(self.positions)[tile] as usize;
+        let (sequence, part) = (tile / self.parts(), tile % self.parts());
+        let groups = part * self.groups / self.parts()..(part + 1) * self.groups / self.parts();
+        let position = place.u32(self.positions)[sequence] as usize;
+        let tokens = self.tokens.min(self.capacity.saturating_sub(position));
+        if tokens == 0 {
+            return;
+        }
         for (new, cache) in [(self.k, self.keys), (self.v, self.values)] {
             let (from, layout) = (place.floats(new.buffer), new.layout);
-            for token in 0..self.tokens.min(self.capacity.saturating_sub(position)) {
-                for group in 0..self.groups {
-                    let at = tile * layout.batch + token * layout.token + group * layout.group;
-                    let to = ((tile * self.groups + group) * self.capacity + position + token) * self.head_dim;
-                    place
-                        .write_floats(cache, to, self.head_dim)
+            for group in groups.clone() {
+                let first = (sequence * self.groups + group) * self.capacity + position;
+                let mut to = place.write_floats(cache, first * self.head_dim, tokens * self.head_dim);
+                for token in 0..tokens {
+                    let at = sequence * layout.batch + token * layout.token + group * layout.group;
+                    to.range(token * self.head_dim..(token + 1) * self.head_dim)
                         .copy_from(from.range(at..at + self.head_dim));
                 }
             }

@@ -237,8 +237,12 @@ impl Header<'_> {
                     "emulated" => "",
                     _ => "; bf16_order: pairs is faster here",
                 };
+                let why = match self.isa {
+                    Isa::Avx512 => "there is no AMX here",
+                    _ => "AMX is used on avx512 only",
+                };
                 words.push(format!(
-                    "bf16_order: tiles is emulated, as there is no AMX here: the same bits, later{faster}"
+                    "bf16_order: tiles is emulated, as {why}: the same bits, later{faster}"
                 ));
             }
             _ => (),

@@ -4,7 +4,7 @@
 //! transposed), words are transposed in registers on the way ([`turned`]).
 
 use super::Gemm;
-use super::arithmetic::{Arithmetic, Single};
+use super::arithmetic::Arithmetic;
 use super::epilogue::Finish;
 use super::kernel::Kernel;
 use super::side::{Layout, SLACK, Side};
@@ -140,7 +140,7 @@ pub(super) unsafe fn tile<K: Kernel, A: Arithmetic<K>>(
                     left: if whole { col + cols - j - width } else { 0 },
                 });
             }
-            write::<K>(g, stack, depth, width, (c, j), strip);
+            write::<K, A>(g, stack, depth, width, (c, j), strip);
         }
     }
 }
@@ -184,7 +184,14 @@ unsafe fn copy_columns(b: &Side, columns: usize, width: usize, k: usize, to: *mu
 }
 
 /// Writes a strip's stack to the slots of C, the newest entry by way of the epilogue.
-unsafe fn write<K: Kernel>(g: &Gemm, stack: *mut f32, depth: usize, width: usize, (c, j): (usize, usize), cols: usize) {
+unsafe fn write<K: Kernel, A: Arithmetic<K>>(
+    g: &Gemm,
+    stack: *mut f32,
+    depth: usize,
+    width: usize,
+    (c, j): (usize, usize),
+    cols: usize,
+) {
     if g.sum.from == g.sum.to {
         return;
     }
@@ -204,7 +211,7 @@ unsafe fn write<K: Kernel>(g: &Gemm, stack: *mut f32, depth: usize, width: usize
                 continue;
             }
             let sums = (from.cast_const(), width);
-            K::call::<Single, _>(Finish::of(g, sums, (c + slot * g.slot, j), (g.m, cols)));
+            K::call::<A, _>(Finish::of(g, sums, (c + slot * g.slot, j), (g.m, cols)));
         }
     }
 }

@@ -1,32 +1,94 @@
 //! What follows the sums, and what C takes.
 
 use super::*;
+use crate::elementwise::{gelu_erf, gelu_tanh, relu, silu};
+use crate::simd::{Portable, Simd};
+
+const ALL: [Activation; 5] = [
+    Activation::None,
+    Activation::Relu,
+    Activation::Gelu,
+    Activation::GeluTanh,
+    Activation::Silu,
+];
+
+/// The activation of one number.
+fn apply(activation: Activation, x: f32) -> f32 {
+    let s = Portable::new();
+    let x = s.splat(x);
+    s.to_array(match activation {
+        Activation::None => x,
+        Activation::Relu => relu(s, x),
+        Activation::Gelu => gelu_erf(s, x),
+        Activation::GeluTanh => gelu_tanh(s, x),
+        Activation::Silu => silu(s, x),
+    })[0]
+}
+
+/// `activation(0 · 0 + bias)` in bf16, each way that this CPU has.
+fn of_biases(biases: &[f32], activation: Activation, check: impl Fn(&[Bf16], &str)) {
+    let case = whole(9, biases.len(), Units::whole(1), (Layout::Rows, Layout::Rows));
+    let mut o = operands(&case);
+    o.a = Factor::new(vec![0.0; o.a.f32.len()]);
+    o.b = Factor::new(vec![0.0; o.b.f32.len()]);
+    for kind in [Kind::Bf16, Kind::Tiles] {
+        for way in ways(kind) {
+            let mut got = vec![Bf16::default(); 9 * biases.len()];
+            let mut g = o.gemm(&case, kind, Out::new(&mut got).into());
+            g.bias = Some(biases);
+            g.activation = activation;
+            run(&g, way);
+            for row in got.chunks(biases.len()) {
+                check(row, &format!("{activation:?}, {kind:?} by {way:?}"));
+            }
+        }
+    }
+}
+
+/// Both the same number, or both no number.
+fn assert_bf16(got: &[Bf16], want: impl Iterator<Item = Bf16>, what: &str) {
+    for (i, (got, want)) in got.iter().zip(want).enumerate() {
+        let nan = got.to_f32().is_nan() && want.to_f32().is_nan();
+        assert!(
+            nan || got == &want,
+            "{what}: {:#x}, not {:#x}, of number {i}",
+            got.to_bits(),
+            want.to_bits()
+        );
+    }
+}
+
+#[test]
+fn activations_of_every_bf16() {
+    let every: Vec<f32> = (0..=u16::MAX).map(|bits| Bf16::from_bits(bits).to_f32()).collect();
+    for activation in ALL {
+        // −0 is no sum.
+        let want = |x: f32| Bf16::from_f32(apply(activation, x + 0.0));
+        of_biases(&every, activation, |row, what| {
+            assert_bf16(row, every.iter().map(|x| want(*x)), what);
+        });
+    }
+}
+
+#[test]
+fn rare_roundings() {
+    // Numbers of any exponent at, just below and just above the middle between two bf16; denormals, infinities, no numbers.
+    let rare: Vec<f32> = (0u32..1 << 9)
+        .flat_map(|exponent| {
+            [0, 1, 0x7fff, 0x8000, 0x8001, 0x1_7fff, 0x1_8000, 0x7f_ffff].map(|rest| exponent << 23 | rest)
+        })
+        .map(f32::from_bits)
+        .collect();
+    of_biases(&rare, Activation::None, |row, what| {
+        assert_bf16(row, rare.iter().map(|x| Bf16::from_f32(x + 0.0)), what);
+    });
+}
 
 #[test]
 fn epilogues() {
-    use crate::elementwise::{gelu_erf, gelu_tanh, relu, silu};
-    use crate::simd::{Portable, Simd};
     // The twin: the sum, + bias, [kept], then the activation of one number, each rounded where C is bf16.
-    let apply = |activation: Activation, x: f32| {
-        let s = Portable::new();
-        let x = s.splat(x);
-        s.to_array(match activation {
-            Activation::None => x,
-            Activation::Relu => relu(s, x),
-            Activation::Gelu => gelu_erf(s, x),
-            Activation::GeluTanh => gelu_tanh(s, x),
-            Activation::Silu => silu(s, x),
-        })[0]
-    };
-    let all = [
-        Activation::None,
-        Activation::Relu,
-        Activation::Gelu,
-        Activation::GeluTanh,
-        Activation::Silu,
-    ];
     for (m, n) in [(3, 50), (25, 64), (13, 7)] {
-        for activation in all {
+        for activation in ALL {
             for (with_bias, with_pre) in [(false, false), (true, false), (true, true), (false, true)] {
                 for kind in KINDS {
                     let mut case = whole(m, n, Units { count: 3, len: 70 }, (Layout::Rows, Layout::Cols));
