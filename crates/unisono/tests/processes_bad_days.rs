@@ -269,11 +269,16 @@ fn programs_that_part_end_with_both_versions_of_the_first_difference() {
     }
     let s = sandbox(TINY);
     s.run("train -q -c run.yaml --out run").ended(0);
-    let generate = |prompt: &str| {
-        let arguments = format!("generate -q --run run --mesh tp=2 -n 4 --prompt {prompt}");
-        Part::new(1, &arguments)
-    };
-    let done = run_parts(&s, &[generate("The"), generate("bear")]);
+    // Equal arguments; the file is another one.
+    s.write("prompt", "The");
+    s.write("elsewhere/prompt", "bear");
+    let run = s.path("run");
+    let arguments = format!(
+        "generate -q --run {} --mesh tp=2 -n 4 --prompt-file prompt",
+        run.display()
+    );
+    let generate = Part::new(1, &arguments);
+    let done = run_parts(&s, &[generate.clone(), generate.after("cd elsewhere")]);
     let versions = ["` on rank 0 at step 0 and `", "` on rank 1 at step 0"];
     let both = [
         "run different programs: the first difference is command ",

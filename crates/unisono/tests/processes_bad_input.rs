@@ -107,6 +107,31 @@ fn ranks_that_run_different_things_are_refused_with_both() {
 }
 
 #[test]
+fn other_arguments_are_refused_where_a_trained_model_runs() {
+    if !installed() {
+        return;
+    }
+    let s = Sandbox::new();
+    let eval = "eval --run run --mesh dp=2";
+    let other = format!("{eval} --set training_config.bf16_order=tiles");
+    refused(
+        &run_parts(&s, &[Part::new(1, eval), Part::new(1, &other)]),
+        &[
+            &format!("different arguments: `{eval}` on rank 0 ("),
+            &format!("; `{other}` on rank 1 ("),
+        ],
+    );
+    let seeded = |seed: u32| {
+        let arguments = format!("generate --model model --mesh tp=2 --prompt The --seed {seed}");
+        Part::new(1, &arguments)
+    };
+    refused(
+        &run_parts(&s, &[seeded(1), seeded(2)]),
+        &["different arguments", "--seed 1`", "--seed 2`"],
+    );
+}
+
+#[test]
 fn mpi_that_is_absent_or_at_odds_with_the_launcher_is_told_once() {
     if !installed() {
         return;

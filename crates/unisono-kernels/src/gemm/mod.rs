@@ -24,7 +24,7 @@
 //! Where a run chose [`Bf16Order::Tiles`], a leaf is added up as AMX does it instead (`tiles/mod.rs`).
 //!
 //! Packed panels hold words of 32 bits, an f32 or a pair; a *step* of the micro-kernel takes one word of each output. So
-//! everything from the blocks to the register tiles is one source for both.
+//! everything from the blocks to the register tiles is one source for both, pairs and f32.
 //!
 //! # Blocking
 //!

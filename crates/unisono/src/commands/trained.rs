@@ -67,6 +67,9 @@ impl Trained {
     }
 
     fn load_for(purpose: Purpose, name: &Path, changes: &Changes, context: &Context) -> Result<Trained, Failure> {
+        if let Some(ranks) = &context.ranks {
+            ranks.agree_on_arguments()?;
+        }
         let named = runs::find(name, &context.environment)?;
         let loaded = setup::load_saved(&named.directory, &setup::overrides(changes, None)?, context)?;
         let mut config = loaded.config;
@@ -186,6 +189,9 @@ impl HubModel {
     /// # Errors
     /// Files that are missing or wrong, a model that is not built, a mesh that does not fit.
     pub fn load(name: &str, args: &ModelArgs, context: &Context) -> Result<HubModel, Failure> {
+        if let Some(ranks) = &context.ranks {
+            ranks.agree_on_arguments()?;
+        }
         if let Some(set) = args.changes.set.first() {
             return Err(Failure::input(format!(
                 "--set {set} is for runs; a model of --model takes --mesh, --workers, --dtype and --bf16-order"

@@ -237,13 +237,11 @@ impl Header<'_> {
                     "emulated" => "",
                     _ => "; bf16_order: pairs is faster here",
                 };
-                let why = match self.isa {
-                    Isa::Avx512 => "there is no AMX here",
-                    _ => "AMX is used on avx512 only",
+                let why = match (self.isa, bf16_instruction(Bf16Order::Tiles, Isa::detect())) {
+                    (isa, "amx") => format!("{} does without AMX", isa.name()),
+                    _ => "there is no AMX here".to_string(),
                 };
-                words.push(format!(
-                    "bf16_order: tiles is emulated, as {why}: the same bits, later{faster}"
-                ));
+                words.push(format!("bf16_order: tiles is emulated, as {why}: the same bits{faster}"));
             }
             _ => (),
         }

@@ -203,6 +203,18 @@ impl Ranks {
         Ok(())
     }
 
+    /// Compares the arguments, for commands that have no configuration to compare: seeds, lengths and orders of sums are said there.
+    ///
+    /// # Errors
+    /// As [`Ranks::agree`].
+    pub fn agree_on_arguments(&self) -> Result<(), Failure> {
+        let arguments: Vec<String> = std::env::args_os()
+            .skip(1)
+            .map(|argument| argument.to_string_lossy().into_owned())
+            .collect();
+        self.agree(vec![("arguments".to_string(), format!("`{}`", arguments.join(" ")))])
+    }
+
     /// The largest of what the processes have, element by element.
     ///
     /// # Errors

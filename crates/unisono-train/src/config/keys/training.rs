@@ -147,7 +147,7 @@ pub const KEYS: &[Key] = &[
         Kind::Choice(BF16_ORDERS),
         "pairs",
         "In which order products of bf16 add up: pairs, as AVX512-BF16 adds, or tiles, as AMX adds. Each gives the same bits on \
-         every CPU; the two differ in their last bits. tiles is for CPUs with AMX; others emulate it, which is slower. \
+         every CPU; the two differ in their last bits. tiles is for CPUs with AMX; others emulate it; one with AVX512-BF16 is slower so. \
          Without effect for f32. Unisono's own key.",
     ),
     read(
