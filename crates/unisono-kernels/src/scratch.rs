@@ -70,6 +70,17 @@ impl Scratch {
         &mut floats_of(&mut self.lines)[..len]
     }
 
+    /// Parts of the scratch memory of these lengths, one after the other, each 64-byte aligned.
+    pub(crate) fn parts<const N: usize>(&mut self, lens: [usize; N]) -> [*mut f32; N] {
+        let rounded = lens.map(|len| len.next_multiple_of(16));
+        let mut rest = self.floats(rounded.iter().sum());
+        rounded.map(|len| {
+            let (part, others) = std::mem::take(&mut rest).split_at_mut(len);
+            rest = others;
+            part.as_mut_ptr()
+        })
+    }
+
     /// Takes out `len` floats of result memory; give them back with [`Scratch::put_result`], so that they are kept.
     pub fn take_result(&mut self, len: usize) -> ResultMemory {
         let mut lines = std::mem::take(&mut self.result);

@@ -2,6 +2,7 @@
 
 use super::arithmetic::Arithmetic;
 use super::blocks::{Block, Blocks, MAX_LEAVES};
+use super::entries::{load_entry, store_entry};
 use super::epilogue::Finish;
 use super::feed::Feed;
 use super::kernel::{Job, Kernel, Merges, Micro};
@@ -38,7 +39,6 @@ pub(super) unsafe fn tile<K: Kernel, A: Arithmetic<K>>(g: &Gemm, index: usize, s
         return unsafe { skinny::tile::<K, A>(g, batch, tile.col, tile.cols, scratch) };
     }
     let blocks = Blocks::new(&g.sum, K::KC, A::ADDENDS);
-    let leaf = g.sum.units.leaf();
     let (down, across) = (tile.rows.div_ceil(K::MR), tile.cols.div_ceil(K::NR));
     let entry = K::MR * K::NR;
     let slots_before = g.sum.slots_before();
@@ -52,15 +52,7 @@ pub(super) unsafe fn tile<K: Kernel, A: Arithmetic<K>>(g: &Gemm, index: usize, s
         depth * down * across * entry,
         entry,
     ];
-    let rounded = lens.map(|len| len.next_multiple_of(LANES));
-    let memory = scratch.floats(rounded.iter().sum()).as_mut_ptr();
-    let mut at = 0;
-    let [a0, a1, b0, b1, local, stack, sums] = rounded.map(|len| {
-        // SAFETY: the parts lie one after the other inside the scratch memory.
-        let part = unsafe { memory.add(at) };
-        at += len;
-        part
-    });
+    let [a0, a1, b0, b1, local, stack, sums] = scratch.parts(lens);
     let mut run = Run::<K, A> {
         g,
         tile,
@@ -73,20 +65,8 @@ pub(super) unsafe fn tile<K: Kernel, A: Arithmetic<K>>(g: &Gemm, index: usize, s
         },
         down,
         across,
-        a: Side::new::<K, A>(
-            g.a.data,
-            batch * g.a_batch + tile.row * g.a.row_stride,
-            g.a.row_stride,
-            g.a.col_stride,
-            leaf,
-        ),
-        b: Side::new::<K, A>(
-            g.b.data,
-            batch * g.b_batch + tile.col * g.b.col_stride,
-            g.b.col_stride,
-            g.b.row_stride,
-            leaf,
-        ),
+        a: Side::of_a::<K, A>(g, batch, tile.row),
+        b: Side::of_b::<K, A>(g, batch, tile.col),
         c: batch * g.c_batch + tile.row * g.c_row + tile.col,
         kernel: PhantomData,
     };
@@ -269,7 +249,7 @@ impl<K: Kernel, A: Arithmetic<K>> Run<'_, K, A> {
             if phase.first {
                 for slot in 0..phase.depth {
                     let from = g.sums().add(c + slot * g.slot);
-                    load_entry::<K>(from, g.c_row, stack.add(slot * level), rows, cols);
+                    load_entry(from, g.c_row, (stack.add(slot * level), K::NR), (rows, cols));
                 }
             }
             let top = mine + below;
@@ -316,12 +296,11 @@ impl<K: Kernel, A: Arithmetic<K>> Run<'_, K, A> {
             }
             if last {
                 for slot in 0..top {
-                    store_entry::<K>(
-                        stack.add(slot * level),
+                    store_entry(
+                        (stack.add(slot * level), K::NR),
                         g.sums().add(c + slot * g.slot),
                         g.c_row,
-                        rows,
-                        cols,
+                        (rows, cols),
                     );
                 }
                 if !direct {
@@ -330,28 +309,6 @@ impl<K: Kernel, A: Arithmetic<K>> Run<'_, K, A> {
                     K::call::<A, _>(Finish::of(g, from, to, (rows, cols)));
                 }
             }
-        }
-    }
-}
-
-/// Reads a stack entry from a slot of C; columns that are not there become +0.
-unsafe fn load_entry<K: Kernel>(from: *const f32, stride: usize, entry: *mut f32, rows: usize, cols: usize) {
-    for r in 0..rows {
-        // SAFETY: `cols` floats of each row.
-        unsafe {
-            let row = entry.add(r * K::NR);
-            std::ptr::copy_nonoverlapping(from.add(r * stride), row, cols);
-            std::ptr::write_bytes(row.add(cols), 0, K::NR - cols);
-        }
-    }
-}
-
-/// Writes a stack entry to a slot of C.
-unsafe fn store_entry<K: Kernel>(entry: *const f32, to: *mut f32, stride: usize, rows: usize, cols: usize) {
-    for r in 0..rows {
-        for j in 0..cols {
-            // SAFETY: `cols` floats of each row. +0 is added, as entries from inside a block may be −0.
-            unsafe { *to.add(r * stride + j) = *entry.add(r * K::NR + j) + 0.0 };
         }
     }
 }

@@ -40,6 +40,7 @@ mod avx2;
 mod avx512;
 mod blocks;
 mod drive;
+mod entries;
 mod epilogue;
 mod feed;
 mod kernel;

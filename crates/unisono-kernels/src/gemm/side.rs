@@ -1,5 +1,6 @@
 //! A side of a product in memory, and the packing of its panels at once.
 
+use super::Gemm;
 use super::arithmetic::Arithmetic;
 use super::kernel::{Kernel, Work};
 use crate::element::Floats;
@@ -38,7 +39,7 @@ pub(super) enum Layout {
 
 impl Side {
     /// The side whose output 0 begins at element `from`, with these distances in elements, and leaves of `leaf` addends.
-    pub fn new<K: Kernel, A: Arithmetic<K>>(data: Floats, from: usize, out: usize, addend: usize, leaf: usize) -> Side {
+    fn new<K: Kernel, A: Arithmetic<K>>(data: Floats, from: usize, out: usize, addend: usize, leaf: usize) -> Side {
         let size = size_of::<A::Element>();
         let src: *const u8 = match data {
             Floats::F32(x) => x.as_ptr().cast(),
@@ -53,6 +54,18 @@ impl Side {
             odd_leaf: if leaf.is_multiple_of(A::ADDENDS) { 0 } else { leaf },
             first: 0,
         }
+    }
+
+    /// A of product `batch`, from row `row` on.
+    pub fn of_a<K: Kernel, A: Arithmetic<K>>(g: &Gemm, batch: usize, row: usize) -> Side {
+        let from = batch * g.a_batch + row * g.a.row_stride;
+        Side::new::<K, A>(g.a.data, from, g.a.row_stride, g.a.col_stride, g.sum.units.leaf())
+    }
+
+    /// B of product `batch`, from column `col` on.
+    pub fn of_b<K: Kernel, A: Arithmetic<K>>(g: &Gemm, batch: usize, col: usize) -> Side {
+        let from = batch * g.b_batch + col * g.b.col_stride;
+        Side::new::<K, A>(g.b.data, from, g.b.col_stride, g.b.row_stride, g.sum.units.leaf())
     }
 
     /// No side.

@@ -67,20 +67,13 @@ pub(super) unsafe fn tile<K: Kernel, A: Arithmetic<K>>(
     }
     let depth = depth;
     let edge = if wide { 0 } else { width * k };
-    let lens = [num_leaves, m * k + SLACK, deepest * entry, edge].map(|len| len.next_multiple_of(LANES));
-    let memory = scratch.floats(lens.iter().sum()).as_mut_ptr();
-    let mut at = 0;
-    let [merges, panel, stack, edge] = lens.map(|len| {
-        // SAFETY: the parts lie one after the other inside the scratch memory, which keeps what is at its beginning.
-        let part = unsafe { memory.add(at) };
-        at += len;
-        part
-    });
+    // The first part begins where the merges are.
+    let [merges, panel, stack, edge] = scratch.parts([num_leaves, m * k + SLACK, deepest * entry, edge]);
     let merges = merges.cast_const().cast::<u32>();
-    let b = Side::new::<K, A>(g.b.data, batch * g.b_batch, g.b.col_stride, g.b.row_stride, addends);
+    let b = Side::of_b::<K, A>(g, batch, 0);
     // SAFETY: A's extents, and the rooms' lengths as just computed; `g.c` has room for all slots.
     unsafe {
-        let a = words_of_a::<K, A>(g, batch, k, addends, panel);
+        let a = words_of_a::<K, A>(g, batch, k, panel);
         for j in (col..col + cols).step_by(width) {
             let strip = width.min(col + cols - j);
             let c = batch * g.c_batch + j;
@@ -150,14 +143,8 @@ pub(super) unsafe fn tile<K: Kernel, A: Arithmetic<K>>(
 ///
 /// # Safety
 /// The CPU has K's instruction set, A's extents are inside its slice, and `panel` has room for its words and [`SLACK`] more.
-unsafe fn words_of_a<K: Kernel, A: Arithmetic<K>>(
-    g: &Gemm,
-    batch: usize,
-    k: usize,
-    addends: usize,
-    panel: *mut f32,
-) -> *const f32 {
-    let side = Side::new::<K, A>(g.a.data, batch * g.a_batch, g.a.row_stride, g.a.col_stride, addends);
+unsafe fn words_of_a<K: Kernel, A: Arithmetic<K>>(g: &Gemm, batch: usize, k: usize, panel: *mut f32) -> *const f32 {
+    let side = Side::of_a::<K, A>(g, batch, 0);
     if g.m == 1 && matches!(side.layout(), Layout::Steps(_)) {
         return side.address().cast();
     }

@@ -27,6 +27,7 @@ pub(super) mod peak;
 use super::Gemm;
 use super::arithmetic::{Arithmetic, Emulated, Single};
 use super::blocks::{Block, Blocks, MAX_LEAVES};
+use super::entries::{load_entry, store_entry};
 use super::epilogue::Finish;
 use super::kernel::{Kernel, Merges, Work};
 use super::side::{SLACK, Side};
@@ -123,39 +124,18 @@ pub(super) unsafe fn tile<K: Kernel, E: Engine<K>>(g: &Gemm, index: usize, scrat
         (blocks.max_leaves() + 1) * ENTRY,
         blocks.max_depth() * down * across * ENTRY,
     ];
-    let rounded = lens.map(|len| len.next_multiple_of(LANES));
-    let memory = scratch.floats(rounded.iter().sum()).as_mut_ptr();
-    let mut at = 0;
-    let [a, b, local, stack] = rounded.map(|len| {
-        // SAFETY: the parts lie one after the other inside the scratch memory.
-        let part = unsafe { memory.add(at) };
-        at += len;
-        part
-    });
-    let leaf = g.sum.units.leaf();
+    let [a, b, local, stack] = scratch.parts(lens);
     let run = Run::<K, E> {
         g,
         tile,
         engine,
         height,
-        leaf_steps: leaf.div_ceil(2),
+        leaf_steps: g.sum.units.leaf().div_ceil(2),
         rooms: Rooms { a, b, local, stack },
         level: down * across * ENTRY,
         down,
-        a: Side::new::<K, Emulated>(
-            g.a.data,
-            batch * g.a_batch + tile.row * g.a.row_stride,
-            g.a.row_stride,
-            g.a.col_stride,
-            leaf,
-        ),
-        b: Side::new::<K, Emulated>(
-            g.b.data,
-            batch * g.b_batch + tile.col * g.b.col_stride,
-            g.b.col_stride,
-            g.b.row_stride,
-            leaf,
-        ),
+        a: Side::of_a::<K, Emulated>(g, batch, tile.row),
+        b: Side::of_b::<K, Emulated>(g, batch, tile.col),
         c: batch * g.c_batch + tile.row * g.c_row + tile.col,
         kernel: PhantomData,
     };
@@ -303,7 +283,7 @@ impl<K: Kernel, E: Engine<K>> Work<K, E::With> for Piece<'_, K, E> {
             if phase.first {
                 for slot in 0..phase.depth {
                     let from = g.sums().add(c + slot * g.slot);
-                    load_entry(from, g.c_row, stack.add(slot * level), rows, cols);
+                    load_entry(from, g.c_row, (stack.add(slot * level), PIECE), (rows, cols));
                 }
             }
             let mut below = stack.wrapping_add(phase.depth * level);
@@ -344,7 +324,7 @@ impl<K: Kernel, E: Engine<K>> Work<K, E::With> for Piece<'_, K, E> {
                     None => stack.add(slot * level),
                     Some(own) => local.add(own * ENTRY),
                 };
-                store_entry(entry, g.sums().add(c + slot * g.slot), g.c_row, rows, cols);
+                store_entry((entry, PIECE), g.sums().add(c + slot * g.slot), g.c_row, (rows, cols));
             }
             // +0 once, so that no stored sum is −0.
             for at in (0..rows * PIECE).step_by(LANES) {
@@ -365,27 +345,5 @@ unsafe fn add_entries<K: Kernel>(s: K, below: *const f32, newest: *const f32, to
     for at in (0..rows * PIECE).step_by(LANES) {
         // SAFETY: entries hold PIECE rows.
         unsafe { s.store(to.add(at), s.add(s.load(below.add(at)), s.load(newest.add(at)))) };
-    }
-}
-
-/// Reads a stack entry from a slot of C; columns that are not there become +0.
-unsafe fn load_entry(from: *const f32, stride: usize, entry: *mut f32, rows: usize, cols: usize) {
-    for r in 0..rows {
-        // SAFETY: `cols` floats of each row.
-        unsafe {
-            let row = entry.add(r * PIECE);
-            std::ptr::copy_nonoverlapping(from.add(r * stride), row, cols);
-            std::ptr::write_bytes(row.add(cols), 0, PIECE - cols);
-        }
-    }
-}
-
-/// Writes a stack entry to a slot of C.
-unsafe fn store_entry(entry: *const f32, to: *mut f32, stride: usize, rows: usize, cols: usize) {
-    for r in 0..rows {
-        for j in 0..cols {
-            // SAFETY: `cols` floats of each row. +0 is added, as a sum may be −0.
-            unsafe { *to.add(r * stride + j) = *entry.add(r * PIECE + j) + 0.0 };
-        }
     }
 }
