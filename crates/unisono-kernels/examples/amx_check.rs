@@ -118,6 +118,7 @@ fn product(
             bias: None,
             activation: Activation::None,
             pre: None,
+            residual: None,
         };
         (0..g.tiles()).for_each(|tile| g.run(tile, &mut scratch));
     }

@@ -120,6 +120,7 @@ where
                     bias: None,
                     activation: Activation::None,
                     pre: None,
+                    residual: None,
                 })
                 .collect();
             let tiles = products[0].tiles();

@@ -197,6 +197,7 @@ where
         bias: None,
         activation: Activation::None,
         pre: None,
+        residual: None,
     };
     let mut scratches: Vec<Scratch> = (0..threads)
         .map(|_| Scratch::with_order(options.isa, options.order))

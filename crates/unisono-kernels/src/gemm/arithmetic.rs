@@ -2,6 +2,12 @@
 
 use crate::element::{Bf16, Element};
 use crate::simd::Simd;
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
+
+/// The class of denormals for `vfpclassps`.
+#[cfg(target_arch = "x86_64")]
+const DENORMAL: i32 = 0x20;
 
 /// The arithmetic of a product, on the lanes of `S`. Packed panels hold one word of 32 bits for each output and step.
 pub(super) trait Arithmetic<S: Simd>: 'static {
@@ -28,14 +34,21 @@ pub(super) trait Arithmetic<S: Simd>: 'static {
     /// `n` elements of each addend that there is are readable.
     unsafe fn load_partial(s: S, p: *const u8, row: usize, n: usize, addends: usize) -> S::F;
 
-    /// Stores 16 numbers rounded to bf16, as [`Element::store`] does.
+    /// Stores 16 numbers as [`Element::store`] does, but for the lanes it returns.
     ///
     /// # Safety
     /// There is room for them.
     #[inline(always)]
-    unsafe fn store_bf16(s: S, p: *mut Bf16, x: S::F) {
+    unsafe fn store<E: Element>(s: S, p: *mut E, x: S::F) -> S::M {
         // SAFETY: the caller's promise.
-        unsafe { Bf16::store(s, p, x) }
+        unsafe { E::store(s, p, x) };
+        s.lt(s.zero(), s.zero())
+    }
+
+    /// 16 numbers as [`Element::rounded`] gives them, but for the lanes it returns.
+    #[inline(always)]
+    fn round<E: Element>(s: S, x: S::F) -> (S::F, S::M) {
+        (E::rounded(s, x), s.lt(s.zero(), s.zero()))
     }
 }
 
@@ -101,13 +114,7 @@ impl Arithmetic<crate::simd::Avx512> for Instruction {
     const BF16_INSTRUCTION: bool = true;
 
     #[inline(always)]
-    fn dot(
-        _s: crate::simd::Avx512,
-        a: std::arch::x86_64::__m512,
-        b: std::arch::x86_64::__m512,
-        acc: std::arch::x86_64::__m512,
-    ) -> std::arch::x86_64::__m512 {
-        use std::arch::x86_64::{__m512, __m512bh, _mm512_dpbf16_ps};
+    fn dot(_s: crate::simd::Avx512, a: __m512, b: __m512, acc: __m512) -> __m512 {
         // SAFETY: registers of 512 bits each; whoever chose this arithmetic made sure of the instruction.
         unsafe {
             let pairs = std::mem::transmute::<__m512, __m512bh>;
@@ -116,35 +123,45 @@ impl Arithmetic<crate::simd::Avx512> for Instruction {
     }
 
     #[inline(always)]
-    unsafe fn load(s: crate::simd::Avx512, p: *const u8, row: usize) -> std::arch::x86_64::__m512 {
+    unsafe fn load(s: crate::simd::Avx512, p: *const u8, row: usize) -> __m512 {
         // SAFETY: the caller's promise.
         unsafe { s.from_bits(s.load_u16_pairs(p.cast(), p.wrapping_add(row).cast())) }
     }
 
     #[inline(always)]
-    unsafe fn load_partial(
-        s: crate::simd::Avx512,
-        p: *const u8,
-        row: usize,
-        n: usize,
-        addends: usize,
-    ) -> std::arch::x86_64::__m512 {
+    unsafe fn load_partial(s: crate::simd::Avx512, p: *const u8, row: usize, n: usize, addends: usize) -> __m512 {
         // SAFETY: the caller's promise.
         unsafe { pair_partial(s, p, row, n, addends) }
     }
 
-    /// By the instruction that rounds, which would make denormals zeros: where there are any, as everywhere else.
+    /// bf16 by the instruction that rounds, which makes denormals zeros.
     #[inline(always)]
-    unsafe fn store_bf16(s: crate::simd::Avx512, p: *mut Bf16, x: std::arch::x86_64::__m512) {
-        use std::arch::x86_64::{__m256bh, __m256i, _mm256_storeu_si256, _mm512_cvtneps_pbh, _mm512_fpclass_ps_mask};
-        const DENORMAL: i32 = 0x20;
-        // SAFETY: the caller's promise of room; whoever chose this arithmetic made sure of the instruction.
+    unsafe fn store<E: Element>(s: crate::simd::Avx512, p: *mut E, x: __m512) -> __mmask16 {
+        // SAFETY: the caller's promise of room; an element of two bytes is a bf16; whoever chose this arithmetic made sure of
+        // the instructions.
         unsafe {
-            if _mm512_fpclass_ps_mask::<DENORMAL>(x) == 0 {
+            if size_of::<E>() == size_of::<Bf16>() {
                 let rounded = std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(x));
                 _mm256_storeu_si256(p.cast(), rounded);
+                _mm512_fpclass_ps_mask::<DENORMAL>(x)
             } else {
-                Bf16::store(s, p, x);
+                E::store(s, p, x);
+                0
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn round<E: Element>(s: crate::simd::Avx512, x: __m512) -> (__m512, __mmask16) {
+        // SAFETY: as above.
+        unsafe {
+            if size_of::<E>() == size_of::<Bf16>() {
+                (
+                    _mm512_cvtpbh_ps(_mm512_cvtneps_pbh(x)),
+                    _mm512_fpclass_ps_mask::<DENORMAL>(x),
+                )
+            } else {
+                (E::rounded(s, x), 0)
             }
         }
     }

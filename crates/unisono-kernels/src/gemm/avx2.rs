@@ -15,7 +15,7 @@ impl Kernel for Avx2 {
         unsafe { featured::<A, W>(work) }
     }
 
-    unsafe fn micro<A: Arithmetic<Self>>(micro: &Micro, rows: usize, _vectors: usize) {
+    unsafe fn micro<A: Arithmetic<Self>>(micro: &Micro, rows: usize, _vectors: usize) -> bool {
         // SAFETY: the caller's promise.
         unsafe {
             match rows {

@@ -21,7 +21,7 @@ impl Kernel for Avx512 {
         }
     }
 
-    unsafe fn micro<A: Arithmetic<Self>>(micro: &Micro, rows: usize, vectors: usize) {
+    unsafe fn micro<A: Arithmetic<Self>>(micro: &Micro, rows: usize, vectors: usize) -> bool {
         // SAFETY: the caller's promise.
         unsafe {
             match vectors {
@@ -81,7 +81,7 @@ unsafe fn with_bf16<A: Arithmetic<Avx512>, W: Work<Avx512, A>>(work: W) -> W::Re
     unsafe { work.run(Avx512::new()) }
 }
 
-unsafe fn by_rows<A: Arithmetic<Avx512>, const V: usize>(micro: &Micro, rows: usize) {
+unsafe fn by_rows<A: Arithmetic<Avx512>, const V: usize>(micro: &Micro, rows: usize) -> bool {
     // SAFETY: the caller's promise.
     unsafe {
         match rows {

@@ -3,9 +3,10 @@
 use super::arithmetic::Arithmetic;
 use super::blocks::{Block, Blocks, MAX_LEAVES};
 use super::entries::{load_entry, store_entry};
-use super::epilogue::Finish;
+use super::epilogue::{Finish, FromMemory};
 use super::feed::Feed;
-use super::kernel::{Job, Kernel, Merges, Micro};
+use super::job::Job;
+use super::kernel::{Kernel, Merges, Micro};
 use super::side::{SLACK, Side};
 use super::tiling::Tile;
 use super::{Gemm, skinny};
@@ -254,12 +255,15 @@ impl<K: Kernel, A: Arithmetic<K>> Run<'_, K, A> {
             }
             let top = mine + below;
             let last = phase.next.is_none();
-            let direct = last && cols == vectors * LANES && g.stores_sums();
+            let whole = cols == vectors * LANES;
+            let direct = last && whole && g.stores_sums();
+            let finish = (last && !direct).then(|| Finish::of(g, c + top * g.slot, self.tile.col + j, (rows, cols)));
             let (dst, dst_stride) = match (last, direct) {
                 (true, true) => (g.sums().add(c + top * g.slot), g.c_row),
                 (true, false) => (self.rooms.sums, K::NR),
                 _ => (stack.add(top * level), K::NR),
             };
+            let in_registers = finish.filter(|finish| whole && finish.in_registers());
             let micro = Micro {
                 a: self.rooms.a[0].add(i * block.len()),
                 b: self.rooms.b[0],
@@ -269,6 +273,7 @@ impl<K: Kernel, A: Arithmetic<K>> Run<'_, K, A> {
                 local: self.rooms.local,
                 below: stack.wrapping_add(phase.depth * level),
                 below_stride: level,
+                finish: in_registers,
                 dst,
                 dst_stride,
                 jobs,
@@ -280,7 +285,7 @@ impl<K: Kernel, A: Arithmetic<K>> Run<'_, K, A> {
                 prefetch_rows::<K>(micro.below.wrapping_sub(level_below * level), K::NR, rows, vectors);
             }
             if last && !direct {
-                let (mut row, size) = g.c_address(c);
+                let (mut row, size) = g.c_address(c + top * g.slot);
                 for _ in 0..rows {
                     K::prefetch(row);
                     K::prefetch(row.wrapping_add((cols - 1) * size));
@@ -289,7 +294,7 @@ impl<K: Kernel, A: Arithmetic<K>> Run<'_, K, A> {
             } else {
                 prefetch_rows::<K>(dst, dst_stride, rows, vectors);
             }
-            K::micro::<A>(&micro, rows, vectors);
+            let finished = K::micro::<A>(&micro, rows, vectors);
             for l in 0..mine {
                 let from = self.rooms.local.add(l * entry);
                 std::ptr::copy_nonoverlapping(from, stack.add((below + l) * level), entry);
@@ -303,10 +308,14 @@ impl<K: Kernel, A: Arithmetic<K>> Run<'_, K, A> {
                         (rows, cols),
                     );
                 }
-                if !direct {
-                    let from = (self.rooms.sums.cast_const(), K::NR);
-                    let to = (c + top * g.slot, self.tile.col + j);
-                    K::call::<A, _>(Finish::of(g, from, to, (rows, cols)));
+                match finish {
+                    Some(finish) if finished => finish.look_up::<K, A>(),
+                    Some(finish) => K::call::<A, _>(FromMemory {
+                        finish,
+                        sums: dst,
+                        stride: dst_stride,
+                    }),
+                    None => {}
                 }
             }
         }

@@ -1,22 +1,22 @@
-//! What happens to a finished sum on its way to memory: bias, the value before the activation, activation.
+//! What happens to a finished sum on its way to memory: bias, the value before the activation, activation, residual.
 
+// Plain indices over register tiles unroll surely and read like the formula.
+#![allow(clippy::needless_range_loop)]
+
+use super::activations::{Act, Gelu, GeluTanh, Relu, Same, Silu, Table};
 use super::arithmetic::Arithmetic;
 use super::kernel::{Kernel, Work};
 use super::{Activation, Gemm};
-use crate::element::{Bf16, Element, OutFloats, mixed};
-use crate::elementwise;
+use crate::element::{Bf16, Element, Floats, OutFloats, mixed};
 use crate::out::Out;
 use crate::simd::{LANES, Simd};
-use std::sync::OnceLock;
 
-/// Sums and where they go: a register tile's, or some rows of a strip.
+/// Where the sums of a register tile, or of some rows of a strip, go and what happens to them on the way.
 #[derive(Clone, Copy)]
 pub(super) struct Finish {
-    /// The sums, rows `from_stride` apart.
-    from: *const f32,
-    from_stride: usize,
     to: To,
-    to_stride: usize,
+    /// Distance between rows in memory.
+    stride: usize,
     /// Null for none.
     bias: *const f32,
     activation: Activation,
@@ -24,218 +24,301 @@ pub(super) struct Finish {
     cols: usize,
 }
 
-/// C, and the value before the activation or null.
 #[derive(Clone, Copy)]
 enum To {
-    F32(*mut f32, *mut f32),
-    Bf16(*mut Bf16, *mut Bf16),
+    F32(Places<f32>),
+    Bf16(Places<Bf16>),
+}
+
+/// C, the value before the activation or null, the residual or null.
+#[derive(Clone, Copy)]
+struct Places<E> {
+    to: *mut E,
+    pre: *mut E,
+    residual: *const E,
+}
+
+impl<E> Places<E> {
+    fn of(element: usize, to: Out<E>, pre: Option<Out<E>>, residual: Option<&[E]>) -> Places<E> {
+        Places {
+            to: to.as_ptr().wrapping_add(element),
+            pre: pre.map_or(std::ptr::null_mut(), |pre| pre.as_ptr().wrapping_add(element)),
+            residual: residual.map_or(std::ptr::null(), |residual| residual.as_ptr().wrapping_add(element)),
+        }
+    }
 }
 
 impl Finish {
-    /// `rows × cols` of the sums `from` (and the distance of their rows), to element `c` of C and on, which is in column `col`
-    /// of the product.
-    pub fn of(g: &Gemm, from: (*const f32, usize), (c, col): (usize, usize), (rows, cols): (usize, usize)) -> Finish {
-        let to = match (g.c, g.pre) {
-            (OutFloats::F32(to), None) => To::F32(at(to, c), std::ptr::null_mut()),
-            (OutFloats::F32(to), Some(OutFloats::F32(pre))) => To::F32(at(to, c), at(pre, c)),
-            (OutFloats::Bf16(to), None) => To::Bf16(at(to, c), std::ptr::null_mut()),
-            (OutFloats::Bf16(to), Some(OutFloats::Bf16(pre))) => To::Bf16(at(to, c), at(pre, c)),
-            _ => mixed("a product's outputs"),
+    /// Of `rows × cols` sums, to element `c` of C and on, which is in column `col` of the product.
+    pub fn of(g: &Gemm, c: usize, col: usize, (rows, cols): (usize, usize)) -> Finish {
+        let to = match g.c {
+            OutFloats::F32(to) => {
+                let pre = g.pre.map(|pre| match pre {
+                    OutFloats::F32(pre) => pre,
+                    OutFloats::Bf16(_) => mixed("a product's outputs"),
+                });
+                let residual = g.residual.map(|residual| match residual {
+                    Floats::F32(residual) => residual,
+                    Floats::Bf16(_) => mixed("a product and its residual"),
+                });
+                To::F32(Places::of(c, to, pre, residual))
+            }
+            OutFloats::Bf16(to) => {
+                let pre = g.pre.map(|pre| match pre {
+                    OutFloats::Bf16(pre) => pre,
+                    OutFloats::F32(_) => mixed("a product's outputs"),
+                });
+                let residual = g.residual.map(|residual| match residual {
+                    Floats::Bf16(residual) => residual,
+                    Floats::F32(_) => mixed("a product and its residual"),
+                });
+                To::Bf16(Places::of(c, to, pre, residual))
+            }
         };
         Finish {
-            from: from.0,
-            from_stride: from.1,
             to,
-            to_stride: g.c_row,
+            stride: g.c_row,
             bias: g.bias.map_or(std::ptr::null(), |bias| bias.as_ptr().wrapping_add(col)),
             activation: g.activation,
             rows,
             cols,
         }
     }
+
+    /// Whether [`Finish::registers`] and, after it, [`Finish::look_up`] do it.
+    pub fn in_registers(&self) -> bool {
+        match (self.activation, self.to) {
+            (Activation::None, To::F32(places)) => places.pre.is_null(),
+            (Activation::None, To::Bf16(places)) => places.pre.is_null(),
+            (_, To::F32(_)) => false,
+            (activation, To::Bf16(_)) => Table::of(activation).is_some(),
+        }
+    }
+
+    /// All of it but an activation, for sums that are in registers: `R` rows of `V` whole vectors. Gives back whether that
+    /// was exact; otherwise it is to be done again from memory.
+    ///
+    /// # Safety
+    /// The rows are in the memory that this is of.
+    #[inline(always)]
+    pub unsafe fn registers<K: Kernel, A: Arithmetic<K>, const R: usize, const V: usize>(
+        &self,
+        s: K,
+        sums: &[[K::F; V]; R],
+    ) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.to {
+                To::F32(Places { to, residual, .. }) => self.plain::<K, A, f32, R, V>(s, sums, to, residual),
+                To::Bf16(places) => self.plain::<K, A, Bf16, R, V>(s, sums, places.arguments(), places.residual),
+            }
+        }
+    }
+
+    /// Bias and residual.
+    #[inline(always)]
+    unsafe fn plain<K: Kernel, A: Arithmetic<K>, E: Element, const R: usize, const V: usize>(
+        &self,
+        s: K,
+        sums: &[[K::F; V]; R],
+        to: *mut E,
+        residual: *const E,
+    ) -> bool {
+        const { assert!(R <= 12) };
+        // No sum is −0, so that without a bias +0 changes nothing.
+        let mut bias = [s.zero(); V];
+        // SAFETY: the caller's promise. (A loop here is not unrolled, and the sums then are no registers.)
+        unsafe {
+            if !self.bias.is_null() {
+                for v in 0..V {
+                    bias[v] = s.load(self.bias.add(v * LANES));
+                }
+            }
+            let a = self.three::<K, A, E, R, V, 0>(s, sums, &bias, to, residual);
+            let b = self.three::<K, A, E, R, V, 3>(s, sums, &bias, to, residual);
+            let c = self.three::<K, A, E, R, V, 6>(s, sums, &bias, to, residual);
+            let d = self.three::<K, A, E, R, V, 9>(s, sums, &bias, to, residual);
+            // One branch: one for each store would take as long as the rest.
+            !s.any(s.or_m(s.or_m(a, b), s.or_m(c, d)))
+        }
+    }
+
+    /// The rows from `FIRST` on, of those that there are; gives back what was not exact in some row.
+    ///
+    /// # Safety
+    /// As for [`Finish::registers`].
+    #[inline(always)]
+    unsafe fn three<K: Kernel, A: Arithmetic<K>, E: Element, const R: usize, const V: usize, const FIRST: usize>(
+        &self,
+        s: K,
+        sums: &[[K::F; V]; R],
+        bias: &[K::F; V],
+        to: *mut E,
+        residual: *const E,
+    ) -> K::M {
+        let mut inexact = s.lt(s.zero(), s.zero());
+        for r in FIRST..FIRST + 3 {
+            if r < R {
+                for v in 0..V {
+                    let at = r * self.stride + v * LANES;
+                    let mut x = s.add(sums[r][v], bias[v]);
+                    // SAFETY: the caller's promise.
+                    unsafe {
+                        if !residual.is_null() {
+                            let (rounded, mask) = A::round::<E>(s, x);
+                            inexact = s.or_m(inexact, mask);
+                            x = s.add(E::load(s, residual.add(at)), rounded);
+                        }
+                        inexact = s.or_m(inexact, A::store::<E>(s, to.add(at), x));
+                    }
+                }
+            }
+        }
+        inexact
+    }
+
+    /// The activations of bf16 that [`Finish::registers`] left to be looked up.
+    ///
+    /// # Safety
+    /// It ran.
+    pub unsafe fn look_up<K: Kernel, A: Arithmetic<K>>(self) {
+        if let (To::Bf16(places), Some(table)) = (self.to, Table::of(self.activation)) {
+            // SAFETY: the caller's promise.
+            unsafe { self.activations(places, table.get::<K, A>()) }
+        }
+    }
+
+    /// `to = activation(arguments)`, element by element.
+    ///
+    /// # Safety
+    /// The arguments were written.
+    #[inline(always)]
+    unsafe fn activations(self, places: Places<Bf16>, table: &[Bf16; 1 << 16]) {
+        let (arguments, to) = (places.arguments(), places.to);
+        for i in 0..self.rows {
+            let row = i * self.stride;
+            let mut j = 0;
+            // SAFETY: the elements of these rows, by the caller's promise.
+            unsafe {
+                while j + 4 <= self.cols {
+                    // One load and one store for four: the stores of single ones would fill the CPU's queue.
+                    let four = arguments.add(row + j).cast::<u64>().read_unaligned();
+                    let result = |of: u32| u64::from(table[usize::from((four >> of) as u16)].to_bits()) << of;
+                    let results = result(0) | result(16) | result(32) | result(48);
+                    to.add(row + j).cast::<u64>().write_unaligned(results);
+                    j += 4;
+                }
+                while j < self.cols {
+                    *to.add(row + j) = table[usize::from((*arguments.add(row + j)).to_bits())];
+                    j += 1;
+                }
+            }
+        }
+    }
 }
 
-fn at<T>(out: Out<T>, element: usize) -> *mut T {
-    out.as_ptr().wrapping_add(element)
+impl Places<Bf16> {
+    /// Where the arguments of an activation that is looked up are kept.
+    fn arguments(&self) -> *mut Bf16 {
+        if self.pre.is_null() { self.to } else { self.pre }
+    }
 }
 
-impl<K: Kernel, A: Arithmetic<K>> Work<K, A> for Finish {
+/// [`Finish`] for sums in memory, rows `stride` apart.
+pub(super) struct FromMemory {
+    pub finish: Finish,
+    pub sums: *const f32,
+    pub stride: usize,
+}
+
+impl<K: Kernel, A: Arithmetic<K>> Work<K, A> for FromMemory {
     type Result = ();
 
     /// Carries it out; the pointers reach as far as the fields say.
     #[inline(always)]
     unsafe fn run(self, s: K) {
-        match self.to {
-            To::F32(to, pre) => activated::<K, A, f32>(s, self, to, pre),
-            To::Bf16(to, pre) => match self.activation {
-                Activation::Gelu => looked_up::<K, A, Gelu>(s, self, to, pre, &GELU),
-                Activation::GeluTanh => looked_up::<K, A, GeluTanh>(s, self, to, pre, &GELU_TANH),
-                Activation::Silu => looked_up::<K, A, Silu>(s, self, to, pre, &SILU),
-                Activation::None | Activation::Relu => activated::<K, A, Bf16>(s, self, to, pre),
+        match self.finish.to {
+            To::F32(places) => activated::<K, A, f32>(s, self, places),
+            To::Bf16(places) => match Table::of(self.finish.activation) {
+                Some(table) => {
+                    let table = table.get::<K, A>();
+                    let arguments = Places {
+                        to: places.arguments(),
+                        pre: std::ptr::null_mut(),
+                        ..places
+                    };
+                    rows::<K, A, Same, Bf16>(s, &self, arguments);
+                    // SAFETY: the rows were just written.
+                    unsafe { self.finish.activations(places, table) }
+                }
+                None => activated::<K, A, Bf16>(s, self, places),
             },
         }
     }
 }
 
-/// An activation as a type: a function passed to the loop would not surely be inlined where the lanes' features are.
-trait Act {
-    fn value<S: Simd>(s: S, x: S::F) -> S::F;
-
-    /// What is stored for `x`: the activation takes what memory of this kind would hold, and so can be computed again from it.
-    #[inline(always)]
-    fn stored<S: Simd, E: Element>(s: S, x: S::F) -> S::F {
-        Self::value(s, E::rounded(s, x))
-    }
-}
-
-struct Same;
-struct Relu;
-struct Gelu;
-struct GeluTanh;
-struct Silu;
-
-impl Act for Same {
-    #[inline(always)]
-    fn value<S: Simd>(_: S, x: S::F) -> S::F {
-        x
-    }
-    #[inline(always)]
-    fn stored<S: Simd, E: Element>(_: S, x: S::F) -> S::F {
-        x
-    }
-}
-
-impl Act for Relu {
-    #[inline(always)]
-    fn value<S: Simd>(s: S, x: S::F) -> S::F {
-        elementwise::relu(s, x)
-    }
-}
-
-impl Act for Gelu {
-    #[inline(always)]
-    fn value<S: Simd>(s: S, x: S::F) -> S::F {
-        elementwise::gelu_erf(s, x)
-    }
-}
-
-impl Act for GeluTanh {
-    #[inline(always)]
-    fn value<S: Simd>(s: S, x: S::F) -> S::F {
-        elementwise::gelu_tanh(s, x)
-    }
-}
-
-impl Act for Silu {
-    #[inline(always)]
-    fn value<S: Simd>(s: S, x: S::F) -> S::F {
-        elementwise::silu(s, x)
+#[inline(always)]
+fn activated<S: Kernel, R: Arithmetic<S>, E: Element>(s: S, f: FromMemory, places: Places<E>) {
+    match f.finish.activation {
+        Activation::None => rows::<S, R, Same, E>(s, &f, places),
+        Activation::Relu => rows::<S, R, Relu, E>(s, &f, places),
+        Activation::Gelu => rows::<S, R, Gelu, E>(s, &f, places),
+        Activation::GeluTanh => rows::<S, R, GeluTanh, E>(s, &f, places),
+        Activation::Silu => rows::<S, R, Silu, E>(s, &f, places),
     }
 }
 
 #[inline(always)]
-fn activated<S: Simd, R: Arithmetic<S>, E: Element>(s: S, f: Finish, to: *mut E, pre: *mut E) {
-    match f.activation {
-        Activation::None => rows::<S, R, Same, E>(s, f, to, pre),
-        Activation::Relu => rows::<S, R, Relu, E>(s, f, to, pre),
-        Activation::Gelu => rows::<S, R, Gelu, E>(s, f, to, pre),
-        Activation::GeluTanh => rows::<S, R, GeluTanh, E>(s, f, to, pre),
-        Activation::Silu => rows::<S, R, Silu, E>(s, f, to, pre),
-    }
-}
-
-/// The bf16 result of an activation for each bf16 argument, by its bits.
-type Table = OnceLock<Box<[Bf16; 1 << 16]>>;
-static GELU: Table = OnceLock::new();
-static GELU_TANH: Table = OnceLock::new();
-static SILU: Table = OnceLock::new();
-
-/// [`activated`] where the activation of bf16 costs more than to look it up: of 2¹⁶ arguments the usual ones stay in the
-/// first cache. The results are those of the function.
-#[inline(always)]
-fn looked_up<S: Simd, R: Arithmetic<S>, A: Act>(s: S, f: Finish, to: *mut Bf16, pre: *mut Bf16, table: &'static Table) {
-    let table = table.get_or_init(|| {
-        let mut results = Box::new([Bf16::default(); 1 << 16]);
-        for (first, results) in (0..).step_by(LANES).zip(results.chunks_exact_mut(LANES)) {
-            let arguments = std::array::from_fn(|lane| (first + lane as u32) << 16);
-            Bf16::write(s, results, A::value(s, s.from_bits(s.from_array_u(arguments))));
-        }
-        results
-    });
-    let arguments = if pre.is_null() { to } else { pre };
-    rows::<S, R, Same, Bf16>(s, f, arguments, std::ptr::null_mut());
-    for i in 0..f.rows {
-        let row = i * f.to_stride;
-        let mut j = 0;
-        // SAFETY: the elements of these rows, by the promise to `run`; they were just written.
-        unsafe {
-            while j + 4 <= f.cols {
-                // One load and one store for four: the stores of single ones would fill the CPU's queue.
-                let four = arguments.add(row + j).cast::<u64>().read_unaligned();
-                let result = |of: u32| u64::from(table[usize::from((four >> of) as u16)].to_bits()) << of;
-                let results = result(0) | result(16) | result(32) | result(48);
-                to.add(row + j).cast::<u64>().write_unaligned(results);
-                j += 4;
-            }
-            while j < f.cols {
-                *to.add(row + j) = table[usize::from((*arguments.add(row + j)).to_bits())];
-                j += 1;
-            }
-        }
-    }
-}
-
-#[inline(always)]
-fn rows<S: Simd, R: Arithmetic<S>, A: Act, E: Element>(s: S, f: Finish, to: *mut E, pre: *mut E) {
+fn rows<S: Simd, R: Arithmetic<S>, A: Act, E: Element>(s: S, f: &FromMemory, places: Places<E>) {
+    let Places { to, pre, residual } = places;
+    let FromMemory { finish, sums, stride } = f;
     let mut j = 0;
-    while j < f.cols {
-        let n = (f.cols - j).min(LANES);
+    while j < finish.cols {
+        let n = (finish.cols - j).min(LANES);
         // SAFETY: `n` elements of each row from column `j` on, by the promise to `run`.
         unsafe {
-            let bias = if f.bias.is_null() {
+            let bias = if finish.bias.is_null() {
                 None
             } else {
-                Some(s.load_partial(f.bias.add(j), n))
+                Some(s.load_partial(finish.bias.add(j), n))
             };
-            for i in 0..f.rows {
-                let from = f.from.add(i * f.from_stride + j);
-                let at = i * f.to_stride + j;
-                if n == LANES {
-                    let mut x = s.load(from);
-                    if let Some(bias) = bias {
-                        x = s.add(x, bias);
-                    }
-                    if !pre.is_null() {
-                        store::<S, R, E>(s, pre.add(at), x);
-                    }
-                    store::<S, R, E>(s, to.add(at), A::stored::<S, E>(s, x));
+            for i in 0..finish.rows {
+                let from = sums.add(i * stride + j);
+                let at = i * finish.stride + j;
+                let mut x = if n == LANES {
+                    s.load(from)
                 } else {
-                    let mut x = s.load_partial(from, n);
-                    if let Some(bias) = bias {
-                        x = s.add(x, bias);
-                    }
-                    if !pre.is_null() {
-                        E::store_partial(s, pre.add(at), x, n);
-                    }
-                    E::store_partial(s, to.add(at), A::stored::<S, E>(s, x), n);
+                    s.load_partial(from, n)
+                };
+                if let Some(bias) = bias {
+                    x = s.add(x, bias);
                 }
+                if !pre.is_null() {
+                    store::<S, R, E>(s, pre.add(at), x, n);
+                }
+                x = A::stored::<S, E>(s, x);
+                if !residual.is_null() {
+                    let residual = E::load_partial(s, residual.add(at), n);
+                    x = s.add(residual, E::rounded(s, x));
+                }
+                store::<S, R, E>(s, to.add(at), x, n);
             }
         }
         j += LANES;
     }
 }
 
-/// Stores 16 elements, those of bf16 rounded as the arithmetic does it fastest.
+/// Stores `n ≤ 16` elements, as the arithmetic does it fastest.
 ///
 /// # Safety
 /// There is room for them.
 #[inline(always)]
-unsafe fn store<S: Simd, R: Arithmetic<S>, E: Element>(s: S, to: *mut E, x: S::F) {
-    // SAFETY: the caller's promise; an element of two bytes is a bf16.
+unsafe fn store<S: Simd, R: Arithmetic<S>, E: Element>(s: S, to: *mut E, x: S::F, n: usize) {
+    // SAFETY: the caller's promise.
     unsafe {
-        if size_of::<E>() == size_of::<Bf16>() {
-            R::store_bf16(s, to.cast(), x);
-        } else {
+        if n < LANES {
+            E::store_partial(s, to, x, n);
+        } else if s.any(R::store::<E>(s, to, x)) {
             E::store(s, to, x);
         }
     }

@@ -4,7 +4,8 @@
 //! distance is a multiple of a large power of two share few sets of the caches, and would throw each other out.)
 
 use super::arithmetic::Arithmetic;
-use super::kernel::{Job, JobKind, Kernel};
+use super::job::{Job, JobKind};
+use super::kernel::Kernel;
 use super::side::{Layout, Side};
 use crate::simd::LANES;
 

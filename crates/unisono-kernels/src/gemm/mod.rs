@@ -1,4 +1,4 @@
-//! Matrix products in the canonical order, with bias and activation in the epilogue.
+//! Matrix products in the canonical order, with bias, activation or residual in the epilogue.
 //!
 //! `c[i, j]` is the sum over the addends of a [`Share`] of `a[i, p] · b[p, j]`: leaves of fused multiply-adds in index
 //! order from +0, halvings inside a unit, the tree over units ([`crate::order`]). Each element's order depends on `sum`
@@ -33,6 +33,7 @@
 //! The tree costs little there: after each leaf the micro-kernel adds the entries that the tree asks for, from a small
 //! stack in the first-level cache; blocks are cut along the tree, so that mostly one entry a block outlives it.
 
+mod activations;
 mod arithmetic;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -43,6 +44,7 @@ mod drive;
 mod entries;
 mod epilogue;
 mod feed;
+mod job;
 mod kernel;
 pub mod peak;
 mod portable;
@@ -125,6 +127,9 @@ pub struct Gemm<'a> {
     pub activation: Activation,
     /// Where the value before the activation goes, laid out as `c` and of its kind: just what the activation takes.
     pub pre: Option<OutFloats<'a>>,
+    /// Added to the value that `c` would hold otherwise, and rounded again: laid out as `c` and of its kind. Not after an
+    /// activation.
+    pub residual: Option<Floats<'a>>,
 }
 
 impl Gemm<'_> {
@@ -227,7 +232,7 @@ impl Gemm<'_> {
 
     /// Whether an epilogue follows the sum.
     fn has_epilogue(&self) -> bool {
-        self.bias.is_some() || self.pre.is_some() || self.activation != Activation::None
+        self.bias.is_some() || self.pre.is_some() || self.activation != Activation::None || self.residual.is_some()
     }
 
     /// Whether C takes the sums as they are.
@@ -309,6 +314,19 @@ impl Gemm<'_> {
                 [(m, self.c_row), (n, 1), (1, 0)],
             );
         }
+        if let Some(residual) = self.residual {
+            fits(
+                "the residual",
+                residual.len(),
+                self.c_batch,
+                [(m, self.c_row), (n, 1), (1, 0)],
+            );
+            assert!(
+                self.pre.is_none() && self.activation == Activation::None,
+                "bug in unisono: a residual of a product after {:?}",
+                self.activation
+            );
+        }
         if let Some(bias) = self.bias {
             assert!(
                 bias.len() >= n,
@@ -318,13 +336,18 @@ impl Gemm<'_> {
         }
         assert!(
             !self.has_epilogue() || (open == 0 && from < to && to == units.count),
-            "bug in unisono: a bias or an activation on a sum that is not complete (units {open}..{to} of {})",
+            "bug in unisono: a bias, an activation or a residual on a sum that is not complete (units {open}..{to} of {})",
             units.count
         );
         let bf16 = matches!(self.c, OutFloats::Bf16(_));
         assert!(
             self.pre.is_none_or(|pre| matches!(pre, OutFloats::Bf16(_)) == bf16),
             "bug in unisono: a product and its pre-activation of two kinds"
+        );
+        assert!(
+            self.residual
+                .is_none_or(|residual| matches!(residual, Floats::Bf16(_)) == bf16),
+            "bug in unisono: a product and its residual of two kinds"
         );
         assert!(
             !bf16 || (matches!(self.a.data, Floats::Bf16(_)) && from == 0 && 0 < to && to == units.count),

@@ -14,7 +14,7 @@ impl Kernel for Portable {
         unsafe { work.run(Portable::new()) }
     }
 
-    unsafe fn micro<A: Arithmetic<Self>>(micro: &Micro, rows: usize, _vectors: usize) {
+    unsafe fn micro<A: Arithmetic<Self>>(micro: &Micro, rows: usize, _vectors: usize) -> bool {
         // SAFETY: the caller's promise.
         unsafe {
             match rows {

@@ -148,6 +148,7 @@ impl Operands {
             bias: None,
             activation: Activation::None,
             pre: None,
+            residual: None,
         }
     }
 }

@@ -100,6 +100,7 @@ impl MatMul {
             bias: None,
             activation: self.activation,
             pre: None,
+            residual: None,
         }
     }
 

@@ -5,7 +5,7 @@
 
 use super::Gemm;
 use super::arithmetic::Arithmetic;
-use super::epilogue::Finish;
+use super::epilogue::{Finish, FromMemory};
 use super::kernel::Kernel;
 use super::side::{Layout, SLACK, Side};
 use super::tiling::SKINNY_ROWS;
@@ -197,8 +197,11 @@ unsafe fn write<K: Kernel, A: Arithmetic<K>>(
                 }
                 continue;
             }
-            let sums = (from.cast_const(), width);
-            K::call::<A, _>(Finish::of(g, sums, (c + slot * g.slot, j), (g.m, cols)));
+            K::call::<A, _>(FromMemory {
+                finish: Finish::of(g, c + slot * g.slot, j, (g.m, cols)),
+                sums: from,
+                stride: width,
+            });
         }
     }
 }

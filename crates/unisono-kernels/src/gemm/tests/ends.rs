@@ -70,18 +70,86 @@ fn activations_of_every_bf16() {
     }
 }
 
-#[test]
-fn rare_roundings() {
-    // Numbers of any exponent at, just below and just above the middle between two bf16; denormals, infinities, no numbers.
-    let rare: Vec<f32> = (0u32..1 << 9)
+/// Numbers of any exponent at, just below and just above the middle between two bf16; denormals, infinities, no numbers.
+fn rare_numbers() -> Vec<f32> {
+    (0u32..1 << 9)
         .flat_map(|exponent| {
             [0, 1, 0x7fff, 0x8000, 0x8001, 0x1_7fff, 0x1_8000, 0x7f_ffff].map(|rest| exponent << 23 | rest)
         })
         .map(f32::from_bits)
-        .collect();
+        .collect()
+}
+
+#[test]
+fn rare_roundings() {
+    let rare = rare_numbers();
     of_biases(&rare, Activation::None, |row, what| {
         assert_bf16(row, rare.iter().map(|x| Bf16::from_f32(x + 0.0)), what);
     });
+}
+
+#[test]
+fn residuals() {
+    // A whole number of register tiles, and a rest; products of few rows go another way.
+    let rare = rare_numbers();
+    for (m, n) in [(26, rare.len()), (26, 45), (3, 200)] {
+        let case = whole(m, n, Units { count: 3, len: 70 }, (Layout::Rows, Layout::Rows));
+        let mut o = operands(&case);
+        o.bias = rare.iter().cycle().skip(40 * 8).take(n).copied().collect();
+        let residual: Vec<f32> = rare
+            .iter()
+            .cycle()
+            .skip(7)
+            .step_by(5)
+            .take(o.c.len())
+            .copied()
+            .collect();
+        let residual_bf16 = rounded(&residual);
+        // Numbers of the middle leave few places that are not rounded at once, others many.
+        for zero in [false, true] {
+            if zero {
+                o.a = Factor::new(vec![0.0; o.a.f32.len()]);
+            }
+            for kind in KINDS {
+                let mut sums = o.c.clone();
+                let mut unused = o.c.clone();
+                twin(&o.gemm(&case, kind, Out::new(&mut unused).into()), kind, &mut sums);
+                let inside = || (0..m).flat_map(|i| (0..n).map(move |j| (i, j)));
+                for way in ways(kind) {
+                    let what = format!("{m} × {n}, {kind:?} by {way:?}");
+                    let mut got = o.c.clone();
+                    let mut g = o.gemm(&case, kind, Out::new(&mut got).into());
+                    g.bias = Some(&o.bias);
+                    g.residual = Some(Floats::F32(&residual));
+                    run(&g, way);
+                    for (i, j) in inside() {
+                        let at = i * o.c_row + j;
+                        let want = residual[at] + (sums[at] + o.bias[j]);
+                        assert!(
+                            got[at].to_bits() == want.to_bits() || got[at].is_nan() && want.is_nan(),
+                            "{what}: {} at ({i}, {j}), not {want}",
+                            got[at]
+                        );
+                    }
+                    if kind == Kind::F32 {
+                        continue;
+                    }
+                    let mut got = rounded(&o.c);
+                    let mut g = o.gemm(&case, kind, Out::new(&mut got).into());
+                    g.bias = Some(&o.bias);
+                    g.residual = Some(Floats::Bf16(&residual_bf16));
+                    run(&g, way);
+                    let want = inside().map(|(i, j)| {
+                        let at = i * o.c_row + j;
+                        let sum = Bf16::from_f32(sums[at] + o.bias[j]);
+                        Bf16::from_f32(residual_bf16[at].to_f32() + sum.to_f32())
+                    });
+                    let got: Vec<Bf16> = inside().map(|(i, j)| got[i * o.c_row + j]).collect();
+                    assert_bf16(&got, want, &what);
+                }
+            }
+        }
+    }
 }
 
 #[test]
@@ -143,7 +211,7 @@ fn epilogues() {
 }
 
 #[test]
-#[should_panic(expected = "bug in unisono: a bias or an activation on a sum that is not complete")]
+#[should_panic(expected = "bug in unisono: a bias, an activation or a residual on a sum that is not complete")]
 fn no_epilogue_on_a_part() {
     let mut case = whole(2, 2, Units { count: 3, len: 4 }, (Layout::Rows, Layout::Rows));
     case.share.to = 2;

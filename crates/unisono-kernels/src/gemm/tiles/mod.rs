@@ -28,7 +28,7 @@ use super::Gemm;
 use super::arithmetic::{Arithmetic, Emulated, Single};
 use super::blocks::{Block, Blocks, MAX_LEAVES};
 use super::entries::{load_entry, store_entry};
-use super::epilogue::Finish;
+use super::epilogue::{Finish, FromMemory};
 use super::kernel::{Kernel, Merges, Work};
 use super::side::{SLACK, Side};
 use super::tiling::Tile;
@@ -330,8 +330,11 @@ impl<K: Kernel, E: Engine<K>> Work<K, E::With> for Piece<'_, K, E> {
             for at in (0..rows * PIECE).step_by(LANES) {
                 s.store(newest.add(at), s.add(s.load(newest.add(at)), s.zero()));
             }
-            let to = (c + top * g.slot, run.tile.col + j);
-            K::call::<Single, _>(Finish::of(g, (newest.cast_const(), PIECE), to, (rows, cols)));
+            K::call::<Single, _>(FromMemory {
+                finish: Finish::of(g, c + top * g.slot, run.tile.col + j, (rows, cols)),
+                sums: newest,
+                stride: PIECE,
+            });
         }
     }
 }
