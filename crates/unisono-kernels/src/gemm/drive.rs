@@ -284,13 +284,8 @@ impl<K: Kernel, A: Arithmetic<K>> Run<'_, K, A> {
             for level_below in 1..=popped {
                 prefetch_rows::<K>(micro.below.wrapping_sub(level_below * level), K::NR, rows, vectors);
             }
-            if last && !direct {
-                let (mut row, size) = g.c_address(c + top * g.slot);
-                for _ in 0..rows {
-                    K::prefetch(row);
-                    K::prefetch(row.wrapping_add((cols - 1) * size));
-                    row = row.wrapping_add(g.c_row * size);
-                }
+            if let Some(finish) = &finish {
+                finish.prefetch::<K>();
             } else {
                 prefetch_rows::<K>(dst, dst_stride, rows, vectors);
             }

@@ -85,6 +85,27 @@ impl Finish {
         }
     }
 
+    /// Asks for the lines of C and of the residual.
+    #[inline(always)]
+    pub fn prefetch<K: Kernel>(&self) {
+        match self.to {
+            To::F32(places) => self.prefetch_places::<K, f32>(places),
+            To::Bf16(places) => self.prefetch_places::<K, Bf16>(places),
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch_places<K: Kernel, E>(&self, places: Places<E>) {
+        for i in 0..self.rows {
+            for element in [i * self.stride, i * self.stride + self.cols - 1] {
+                K::prefetch(places.to.wrapping_add(element));
+                if !places.residual.is_null() {
+                    K::prefetch(places.residual.wrapping_add(element));
+                }
+            }
+        }
+    }
+
     /// Whether [`Finish::registers`] and, after it, [`Finish::look_up`] do it.
     pub fn in_registers(&self) -> bool {
         match (self.activation, self.to) {

@@ -240,14 +240,6 @@ impl Gemm<'_> {
         matches!(self.c, OutFloats::F32(_)) && !self.has_epilogue()
     }
 
-    /// Where an element of C is, and its bytes.
-    fn c_address(&self, element: usize) -> (*const u8, usize) {
-        match self.c {
-            OutFloats::F32(c) => (c.as_ptr().wrapping_add(element).cast(), 4),
-            OutFloats::Bf16(c) => (c.as_ptr().wrapping_add(element).cast(), 2),
-        }
-    }
-
     /// C's slots.
     ///
     /// # Panics

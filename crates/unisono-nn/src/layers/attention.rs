@@ -1,6 +1,6 @@
 //! Self-attention with one fused projection, by heads along `tp`.
 
-use super::{Activation, ColumnParallelLinear, RowParallelLinear};
+use super::{Activation, ColumnParallelLinear, Residual, RowParallelLinear};
 use crate::Result;
 use crate::parameter::{Foreign, Parameters};
 use unisono_tensor::Tensor;
@@ -58,14 +58,24 @@ impl SelfAttention {
         self.project_out.forward(&fused.attention(&self.spec, mask)?)
     }
 
-    /// Those of the new tokens [batch, tokens, width] that ask, [batch, asking, width], over what the cache holds and all new
-    /// ones.
+    /// [`SelfAttention::forward`], added to the residual.
     ///
     /// # Errors
     /// A shape that does not fit.
-    pub fn forward_cached(&self, x: &Tensor, cache: &KvCache, at: &Places) -> Result<Tensor> {
+    pub fn forward_onto(&self, x: &Tensor, mask: Option<&Tensor>, residual: &Residual) -> Result<Tensor> {
         let fused = self.project_in.forward(x, Activation::None)?;
         self.project_out
-            .forward(&fused.cached_attention(&self.spec, cache, at)?)
+            .forward_onto(&fused.attention(&self.spec, mask)?, residual)
+    }
+
+    /// Those of the new tokens [batch, tokens, width] that ask, [batch, asking, width], over what the cache holds and all new
+    /// ones; added to the residual of those that ask.
+    ///
+    /// # Errors
+    /// A shape that does not fit.
+    pub fn forward_cached(&self, x: &Tensor, cache: &KvCache, at: &Places, residual: &Residual) -> Result<Tensor> {
+        let fused = self.project_in.forward(x, Activation::None)?;
+        self.project_out
+            .forward_onto(&fused.cached_attention(&self.spec, cache, at)?, residual)
     }
 }

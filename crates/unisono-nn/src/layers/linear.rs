@@ -1,6 +1,6 @@
 //! Linear layers: whole, cut by columns, cut by rows. Weights are [in, out].
 
-use super::Activation;
+use super::{Activation, Residual};
 use crate::Result;
 use crate::parameter::{Parameters, cut, whole};
 use unisono_tensor::Tensor;
@@ -180,6 +180,17 @@ impl RowParallelLinear {
             // Complete and with its bias, it is rounded once, as it is on one device.
             Some(bias) => sum.all_reduce_f32("tp")?.add(bias)?.to_dtype(x.dtype()),
             None => sum.all_reduce("tp"),
+        }
+    }
+
+    /// [`RowParallelLinear::forward`], added to the residual.
+    ///
+    /// # Errors
+    /// A shape or placement that does not fit.
+    pub fn forward_onto(&self, x: &Tensor, residual: &Residual) -> Result<Tensor> {
+        match residual.of_a_product() {
+            Some(residual) => x.linear_onto(&self.weight, self.bias.as_ref(), residual),
+            None => residual.plus(&self.forward(x)?),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The two-layer perceptron of a transformer block, by units along `tp`.
 
-use super::{Activation, ColumnParallelLinear, RowParallelLinear};
+use super::{Activation, ColumnParallelLinear, Residual, RowParallelLinear};
 use crate::Result;
 use crate::parameter::Parameters;
 use unisono_tensor::Tensor;
@@ -39,5 +39,14 @@ impl Mlp {
     /// A shape that does not fit.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         self.shrink.forward(&self.expand.forward(x, self.activation)?)
+    }
+
+    /// [`Mlp::forward`], added to the residual.
+    ///
+    /// # Errors
+    /// A shape that does not fit.
+    pub fn forward_onto(&self, x: &Tensor, residual: &Residual) -> Result<Tensor> {
+        self.shrink
+            .forward_onto(&self.expand.forward(x, self.activation)?, residual)
     }
 }

@@ -6,6 +6,7 @@ mod linear;
 mod mlp;
 mod norm;
 mod projection;
+mod residual;
 
 pub use attention::SelfAttention;
 pub use embedding::{Embedding, sinusoidal_positions};
@@ -13,4 +14,5 @@ pub use linear::{ColumnParallelLinear, Linear, RowParallelLinear};
 pub use mlp::Mlp;
 pub use norm::{LayerNorm, RmsNorm};
 pub use projection::Projection;
+pub use residual::Residual;
 pub use unisono_kernels::gemm::Activation;

@@ -1,6 +1,7 @@
 //! A linear layer with its weight as PyTorch stores it, [out, in], cut along `tp` by outputs or by inputs, with or without a
 //! low-rank adapter.
 
+use super::Residual;
 use crate::Result;
 use crate::adapters::{Adapter, Cut};
 use crate::parameter::{Parameters, cut, whole};
@@ -59,6 +60,19 @@ impl Projection {
         match &self.adapter {
             Some(adapter) => y.add(&adapter.forward(x, training)?),
             None => Ok(y),
+        }
+    }
+
+    /// [`Projection::forward`] of a layer that is cut by inputs, added to the residual.
+    ///
+    /// # Errors
+    /// A shape or placement that does not fit.
+    pub fn forward_onto(&self, x: &Tensor, training: bool, residual: &Residual) -> Result<Tensor> {
+        match residual.of_a_product() {
+            Some(residual) if self.adapter.is_none() => {
+                x.linear_transposed_onto(&self.weight, self.bias.as_ref(), residual)
+            }
+            _ => residual.plus(&self.forward(x, training)?),
         }
     }
 

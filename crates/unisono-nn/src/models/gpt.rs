@@ -5,7 +5,7 @@
 
 use super::{LanguageModel, Model, caches_of, places_of};
 use crate::Result;
-use crate::layers::{Activation, Embedding, LayerNorm, Mlp, SelfAttention, sinusoidal_positions};
+use crate::layers::{Activation, Embedding, LayerNorm, Mlp, Residual, SelfAttention, sinusoidal_positions};
 use crate::parameter::{Parameters, Regime, Table, whole};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -68,19 +68,17 @@ struct Block {
 
 impl Block {
     fn forward(&self, x: &Tensor, mask: Option<&Tensor>, dropout: f32) -> Result<Tensor> {
-        let x = self
-            .attn
-            .forward(&self.ln_1.forward(x)?, mask)?
-            .dropout_add(x, dropout, self.site)?;
-        self.mlp
-            .forward(&self.ln_2.forward(&x)?)?
-            .dropout_add(&x, dropout, self.site + 1)
+        let residual = Residual::with_dropout(x, dropout, self.site);
+        let x = self.attn.forward_onto(&self.ln_1.forward(x)?, mask, &residual)?;
+        let residual = Residual::with_dropout(&x, dropout, self.site + 1);
+        self.mlp.forward_onto(&self.ln_2.forward(&x)?, &residual)
     }
 
     fn forward_cached(&self, x: &Tensor, cache: &KvCache, at: &Places) -> Result<Tensor> {
-        let attended = self.attn.forward_cached(&self.ln_1.forward(x)?, cache, at)?;
-        let x = at.asking_of(x)?.add(&attended)?;
-        x.add(&self.mlp.forward(&self.ln_2.forward(&x)?)?)
+        let asking = at.asking_of(x)?;
+        let residual = Residual::of(&asking);
+        let x = self.attn.forward_cached(&self.ln_1.forward(x)?, cache, at, &residual)?;
+        self.mlp.forward_onto(&self.ln_2.forward(&x)?, &Residual::of(&x))
     }
 }
 

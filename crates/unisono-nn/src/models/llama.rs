@@ -7,7 +7,7 @@
 use super::{LanguageModel, Model, caches_of, places_of};
 use crate::Result;
 use crate::adapters::Cut;
-use crate::layers::{Embedding, Projection, RmsNorm};
+use crate::layers::{Embedding, Projection, Residual, RmsNorm};
 use crate::parameter::{Parameters, Regime, Table, whole};
 use crate::rope::Rope;
 use std::cell::Cell;
@@ -98,17 +98,23 @@ struct Pass {
 }
 
 impl Attention {
-    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+    fn forward_onto(&self, x: &Tensor, pass: &Pass, residual: &Residual) -> Result<Tensor> {
         let (q, k, v) = self.project((x, None), (x, None), pass)?;
-        self.o_proj
-            .forward(&q.attention_qkv(&k, &v, &self.spec)?, pass.training)
+        let y = q.attention_qkv(&k, &v, &self.spec)?;
+        self.o_proj.forward_onto(&y, pass.training, residual)
     }
 
-    fn forward_cached(&self, x: &Tensor, pass: &Pass, cache: &KvCache, at: &Places) -> Result<Tensor> {
+    fn forward_cached(
+        &self,
+        x: &Tensor,
+        pass: &Pass,
+        (cache, at): (&KvCache, &Places),
+        residual: &Residual,
+    ) -> Result<Tensor> {
         let asking = at.asking_of(x)?;
         let (q, k, v) = self.project((&asking, Some(&at.asking)), (x, Some(&at.all)), pass)?;
         let y = q.cached_attention_qkv(&k, &v, &self.spec, cache, at)?;
-        self.o_proj.forward(&y, pass.training)
+        self.o_proj.forward_onto(&y, pass.training, residual)
     }
 
     /// Queries of the tokens that ask and keys of all, normed and rotated, and values; of both the features and, where they are
@@ -133,33 +139,31 @@ impl Attention {
 }
 
 impl Mlp {
-    fn forward(&self, x: &Tensor, training: bool) -> Result<Tensor> {
+    fn forward_onto(&self, x: &Tensor, training: bool, residual: &Residual) -> Result<Tensor> {
         let gate = self.gate_proj.forward(x, training)?;
         let up = self.up_proj.forward(x, training)?;
-        self.down_proj.forward(&gate.swiglu(&up)?, training)
+        self.down_proj.forward_onto(&gate.swiglu(&up)?, training, residual)
     }
 }
 
 impl Block {
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let residual = Residual::with_dropout(x, pass.dropout, self.site);
         let x = self
             .self_attn
-            .forward(&self.input_layernorm.forward(x)?, pass)?
-            .dropout_add(x, pass.dropout, self.site)?;
-        self.mlp
-            .forward(&self.post_attention_layernorm.forward(&x)?, pass.training)?
-            .dropout_add(&x, pass.dropout, self.site + 1)
+            .forward_onto(&self.input_layernorm.forward(x)?, pass, &residual)?;
+        let residual = Residual::with_dropout(&x, pass.dropout, self.site + 1);
+        let normed = self.post_attention_layernorm.forward(&x)?;
+        self.mlp.forward_onto(&normed, pass.training, &residual)
     }
 
     fn forward_cached(&self, x: &Tensor, pass: &Pass, cache: &KvCache, at: &Places) -> Result<Tensor> {
         let normed = self.input_layernorm.forward(x)?;
-        let attended = self.self_attn.forward_cached(&normed, pass, cache, at)?;
-        let x = at.asking_of(x)?.add(&attended)?;
-        x.add(
-            &self
-                .mlp
-                .forward(&self.post_attention_layernorm.forward(&x)?, pass.training)?,
-        )
+        let asking = at.asking_of(x)?;
+        let residual = Residual::of(&asking);
+        let x = self.self_attn.forward_cached(&normed, pass, (cache, at), &residual)?;
+        let normed = self.post_attention_layernorm.forward(&x)?;
+        self.mlp.forward_onto(&normed, pass.training, &Residual::of(&x))
     }
 }
 

@@ -74,6 +74,8 @@ pub struct MatMul {
     pub activation: Activation,
     /// Where the values before the activation go, of the result's kind.
     pub pre: Option<BufferRef>,
+    /// Added to the result, which is rounded again; laid out as it and of its kind. Not after an activation.
+    pub residual: Option<BufferRef>,
 }
 
 impl MatMul {
@@ -116,6 +118,7 @@ impl MatMul {
             c: place.out_floats(self.to),
             bias: self.bias.map(|bias| place.f32(bias)),
             pre: self.pre.map(|pre| place.out_floats(pre)),
+            residual: self.residual.map(|residual| place.floats(residual)),
             ..self.bare(sum)
         }
     }
@@ -130,6 +133,7 @@ impl Op for MatMul {
         see(self.a.buffer);
         see(self.b.buffer);
         self.bias.map(&mut *see);
+        self.residual.map(&mut *see);
         if self.sum.skip > 0 {
             see(self.to);
         }
@@ -146,7 +150,10 @@ impl Op for MatMul {
         Cost {
             flops: 2 * self.batch as u64 * m * n * k,
             bytes: self.batch as u64
-                * (bytes(self.a.buffer, m * k) + bytes(self.b.buffer, k * n) + bytes(self.to, m * n)),
+                * (bytes(self.a.buffer, m * k) + bytes(self.b.buffer, k * n) + bytes(self.to, m * n))
+                + self
+                    .residual
+                    .map_or(0, |residual| bytes(residual, self.batch as u64 * m * n)),
             link_bytes: 0,
         }
     }

@@ -166,6 +166,7 @@ impl Pieces<'_> {
             bias: None,
             activation: Activation::None,
             pre: None,
+            residual: None,
         })?;
         let work = Work::new(m, &self.head_sum, device)?;
         let tokens = Tensor::activation(device, Meta::replicated(device, Dtype::F32, &[m]))?;
@@ -238,6 +239,7 @@ impl Pieces<'_> {
             bias: None,
             activation: Activation::None,
             pre: None,
+            residual: None,
         })?;
         if let Some(partial) = partial {
             let reduction = Reduction::Sum { units: partial.units };
@@ -268,6 +270,7 @@ impl Pieces<'_> {
             bias: None,
             activation: Activation::None,
             pre: None,
+            residual: None,
         })?;
         grad.finish()
     }

@@ -25,7 +25,15 @@ impl Tensor {
     /// # Errors
     /// Shapes or placements that do not fit, or a bias or activation on a partial sum.
     pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>, activation: Activation) -> Result<Tensor> {
-        linear(Direction::InOut, self, weight, bias, activation)
+        linear(Direction::InOut, self, weight, bias, activation, None)
+    }
+
+    /// `residual + (self · weight + bias)`: the bits of [`Tensor::linear`] and [`Tensor::add`] in one pass.
+    ///
+    /// # Errors
+    /// As for those, and a weight that gives a partial sum.
+    pub fn linear_onto(&self, weight: &Tensor, bias: Option<&Tensor>, residual: &Tensor) -> Result<Tensor> {
+        linear(Direction::InOut, self, weight, bias, Activation::None, Some(residual))
     }
 
     /// `self · weightᵀ + bias`: [.., in] times [out, in], as `torch.nn.Linear` keeps its weight.
@@ -36,7 +44,15 @@ impl Tensor {
     /// # Errors
     /// Shapes or placements that do not fit, or a bias on a partial sum.
     pub fn linear_transposed(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-        linear(Direction::OutIn, self, weight, bias, Activation::None)
+        linear(Direction::OutIn, self, weight, bias, Activation::None, None)
+    }
+
+    /// `residual + (self · weightᵀ + bias)`: the bits of [`Tensor::linear_transposed`] and [`Tensor::add`] in one pass.
+    ///
+    /// # Errors
+    /// As for those, and a weight that gives a partial sum.
+    pub fn linear_transposed_onto(&self, weight: &Tensor, bias: Option<&Tensor>, residual: &Tensor) -> Result<Tensor> {
+        linear(Direction::OutIn, self, weight, bias, Activation::None, Some(residual))
     }
 
     /// `activation(self)`.
@@ -57,10 +73,11 @@ fn linear(
     weight: &Tensor,
     bias: Option<&Tensor>,
     activation: Activation,
+    residual: Option<&Tensor>,
 ) -> Result<Tensor> {
     let layer = Linear::new(direction, x, weight, bias, activation)?;
     let wants_grad = layer.wants.contains(&true) && x.device().grad_enabled();
-    let (mut y, pre) = layer.forward(x, wants_grad)?;
+    let (mut y, pre) = layer.forward(x, residual, wants_grad)?;
     if let (Some(f), Some(pre)) = (unary_of(activation), &pre) {
         // What an activation was made from is kept for its gradient; its result need not be.
         let pre = pre.clone();
@@ -69,8 +86,12 @@ fn linear(
     let keys = (weight.use_key("linear"), bias.map(|bias| bias.use_key("bias")));
     let mut inputs = vec![x, weight];
     inputs.extend(bias);
+    inputs.extend(residual);
+    let residual = residual.map(Tensor::needs_grad);
     Ok(y.record(direction.op(), &inputs, move |dy| {
-        layer.backward(dy, pre.as_ref(), keys)
+        let mut gradients = layer.backward(dy, pre.as_ref(), keys)?;
+        gradients.extend(residual.map(|wanted| wanted.then(|| dy.clone())));
+        Ok(gradients)
     }))
 }
 
@@ -255,7 +276,7 @@ impl Linear {
         Ok(layer)
     }
 
-    fn forward(&self, x: &Tensor, save: bool) -> Result<(Tensor, Option<Tensor>)> {
+    fn forward(&self, x: &Tensor, residual: Option<&Tensor>, save: bool) -> Result<(Tensor, Option<Tensor>)> {
         let (inner, outer) = self.size;
         let (in_dim, out_dim) = self.direction.dims();
         let device = x.device();
@@ -274,6 +295,9 @@ impl Linear {
             meta.partial = partial_of(&sum).map(|partial| PartialSum { dtype, ..partial });
             // Rounded when it is complete.
             meta.dtype = Dtype::F32;
+        }
+        if let Some(residual) = residual {
+            self.check_residual(residual, &meta)?;
         }
         let y = Tensor::activation(device, meta)?;
         let pre = match self.activation {
@@ -297,8 +321,36 @@ impl Linear {
             bias: self.bias.as_ref().map(Tensor::buffer),
             activation: self.activation,
             pre: pre.as_ref().map(Tensor::buffer),
+            residual: residual.map(Tensor::buffer),
         })?;
         Ok((y, pre))
+    }
+
+    /// Whether `residual` lies as the result does.
+    fn check_residual(&self, residual: &Tensor, result: &Meta) -> Result<()> {
+        let op = self.direction.op();
+        if let Some(axis) = self.row_axis {
+            return Err(TensorError::Partial {
+                op,
+                what: format!("the product with a row-parallel weight {:?}", self.weight.shape()),
+                axis: residual.device().axis_name(axis.index),
+                hint: ", then add the residual, once",
+            });
+        }
+        same_device(op, &self.weight, residual)?;
+        residual.complete(op, "the residual")?;
+        residual.expect_dtype(op, result.dtype)?;
+        if residual.local_shape() != result.local || residual.placements() != result.placements {
+            return Err(TensorError::Shape {
+                op,
+                found: format!(
+                    "a residual {residual:?} for a result of which a device holds {:?}",
+                    result.local
+                ),
+                rule: "both must have the same shape and placements".into(),
+            });
+        }
+        Ok(())
     }
 
     fn backward(
@@ -347,6 +399,7 @@ impl Linear {
                 bias: None,
                 activation: Activation::None,
                 pre: None,
+                residual: None,
             })?;
             gradients[1] = grad.finish()?;
         }
@@ -401,6 +454,7 @@ impl Linear {
             bias: None,
             activation: Activation::None,
             pre: None,
+            residual: None,
         })?;
         Ok(dx)
     }

@@ -64,6 +64,7 @@ impl Tensor {
             bias: None,
             activation: Activation::None,
             pre: None,
+            residual: None,
         })?;
         Ok(y)
     }

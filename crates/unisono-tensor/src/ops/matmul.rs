@@ -106,6 +106,7 @@ fn batched(a: &Tensor, a_transposed: bool, b: &Tensor, b_transposed: bool) -> Re
         bias: None,
         activation: Activation::None,
         pre: None,
+        residual: None,
     })?;
     Ok(y)
 }

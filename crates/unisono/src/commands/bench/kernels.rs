@@ -96,6 +96,7 @@ fn products(device: &MeshDevice, filter: &str) -> Result<Vec<Kernel>> {
                     bias: None,
                     activation: Activation::None,
                     pre: None,
+                    residual: None,
                 })?)
             }),
         });
