@@ -134,4 +134,23 @@ fn rounding_elsewhere_gives_other_bits() {
         ..Order::TRUE
     });
     assert!(fast.dk != between_heads.dk && fast.dv != between_heads.dv);
+    let one_by_one = case.slow(Order {
+        pairs: false,
+        ..Order::TRUE
+    });
+    assert!(fast.lse != one_by_one.lse);
+}
+
+#[test]
+fn pairs_of_each_leaf() {
+    // One leaf that is even, odd, and two of each; and a head of one.
+    for d in [64, 65, 128, 130, 1, 7, 254] {
+        let case = Case {
+            half: true,
+            ..square(1, 2, 1, d, 70)
+        };
+        for isa in Isa::available() {
+            assert!(case.fast(isa, false) == case.slow(Order::TRUE), "{d} on {isa:?}");
+        }
+    }
 }

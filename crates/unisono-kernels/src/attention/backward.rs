@@ -6,7 +6,7 @@
 
 use super::ahead::Ahead;
 use super::forward::{GROUP, dots, take};
-use super::micro::{Micro, Product, Sink, multiply};
+use super::micro::{Micro, Product, Single, Sink, multiply};
 use super::{BLOCK, Inputs, pack, seen};
 use crate::element::Element;
 use crate::math::lanes::exp;
@@ -356,14 +356,14 @@ fn block_pair<S: Micro>(
         };
         // SAFETY: `p` and `ds` hold the block's pairs, `dv` and `dk` its keys.
         unsafe {
-            multiply(s, keys, padded / LANES, &product, ahead);
+            multiply::<S, Single<f32>>(s, keys, padded / LANES, &product, ahead);
             let product = Product {
                 a: block.ds.as_ptr(),
                 b: queries.q.as_ptr().add(first * padded),
                 c: block.dk.as_mut_ptr(),
                 ..product
             };
-            multiply(s, keys, padded / LANES, &product, ahead);
+            multiply::<S, Single<f32>>(s, keys, padded / LANES, &product, ahead);
         }
     }
 }
@@ -395,19 +395,20 @@ unsafe fn group<S: Micro>(
     let (p, ds) = (&mut block.p[start * BLOCK..], &mut block.ds[start * BLOCK..]);
     // SAFETY: rows of the part and the block.
     unsafe {
-        dots(
+        let leaf = Units::whole(a.shape.head_dim).leaf();
+        dots::<S, Single<f32>>(
             s,
             (rows, vectors),
             (&queries.q[row * padded..], padded),
-            block.keys,
+            (block.keys, leaf),
             p,
             ahead,
         );
-        dots(
+        dots::<S, Single<f32>>(
             s,
             (rows, vectors),
             (&queries.d_out[row * padded..], padded),
-            block.values,
+            (block.values, leaf),
             ds,
             ahead,
         );
@@ -425,7 +426,7 @@ unsafe fn group<S: Micro>(
             }
         }
         if part.dq {
-            multiply(
+            multiply::<S, Single<f32>>(
                 s,
                 rows,
                 padded / LANES,

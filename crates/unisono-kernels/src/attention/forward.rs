@@ -1,9 +1,10 @@
 //! The forward pass of one tile: blocks of keys outside, groups of query rows inside.
 
 use super::ahead::Ahead;
-use super::micro::{Micro, Product, Sink, multiply};
+use super::micro::{Micro, Pair, Product, Single, Sink, Step, multiply};
 use super::{BLOCK, Inputs, Layout, pack};
-use crate::element::Element;
+use crate::element::{Bf16, Element};
+use crate::gemm::arithmetic::Emulated;
 use crate::math::lanes::{exp, ln};
 use crate::order::Units;
 use crate::out::Out;
@@ -28,6 +29,17 @@ pub(super) struct Arrays<'a, E> {
     pub v: &'a [E],
     pub out: Out<'a, E>,
     pub lse: Option<Out<'a, f32>>,
+    /// Whether the CPU multiplies pairs of bf16.
+    pub bf16_instruction: bool,
+}
+
+/// How the dot products of queries and keys are taken.
+#[derive(Clone, Copy)]
+enum Dots {
+    /// Of f32, as each of the two is kept then.
+    Singles,
+    /// Of words that hold a pair of bf16 each.
+    Pairs { instruction: bool },
 }
 
 /// Cuts `len` floats off the front of `rest`, rounded up to whole vectors.
@@ -39,7 +51,7 @@ pub(super) fn take<'s>(rest: &mut &'s mut [f32], len: usize) -> &'s mut [f32] {
 
 /// State of the rows of a tile while the blocks of keys go by.
 struct Rows<'s> {
-    /// Queries, `[rows, head_dim]`.
+    /// Queries, `[rows, steps]`.
     q: &'s mut [f32],
     /// `acc` of each row, `[rows, padded]`.
     acc: &'s mut [f32],
@@ -51,8 +63,11 @@ struct Rows<'s> {
 
 /// Scratch of a group of rows and a block of keys.
 struct Block<'s> {
-    /// Keys, transposed: `[head_dim, BLOCK]`.
+    /// Keys, transposed: `[steps, BLOCK]`.
     keys: &'s mut [f32],
+    /// Numbers or pairs, and the steps of a leaf of their dot products.
+    dots: Dots,
+    leaf: usize,
     /// Values, if they are not read in place: `[BLOCK, padded]`.
     values: &'s mut [f32],
     /// Scores, then probabilities: `[GROUP, BLOCK]`, and as much again for dot products of several leaves.
@@ -76,17 +91,30 @@ pub(super) fn run<S: Micro, E: Element>(s: S, a: &Inputs, arrays: &Arrays<E>, pa
     let (d, count) = (a.shape.head_dim, rows.len());
     let padded = d.next_multiple_of(LANES);
     let whole_groups = count.next_multiple_of(GROUP);
+    let addends = Units::whole(d).leaf();
+    let (dots, leaf) = if size_of::<E>() == size_of::<Bf16>() {
+        let instruction = arrays.bf16_instruction;
+        (Dots::Pairs { instruction }, addends.div_ceil(2))
+    } else {
+        (Dots::Singles, addends)
+    };
+    let steps = d / addends * leaf;
     let mut rest = scratch.floats(
-        whole_groups * (d + padded + LANES + 1) + BLOCK * (d + padded) + GROUP * (2 * BLOCK + LANES) + 8 * LANES,
+        whole_groups * (steps + padded + LANES + 1)
+            + BLOCK * (steps + padded)
+            + GROUP * (2 * BLOCK + LANES)
+            + 8 * LANES,
     );
     let mut state = Rows {
-        q: take(&mut rest, whole_groups * d),
+        q: take(&mut rest, whole_groups * steps),
         acc: take(&mut rest, whole_groups * padded),
         sum: take(&mut rest, whole_groups * LANES),
         top: take(&mut rest, whole_groups),
     };
     let mut block = Block {
-        keys: take(&mut rest, BLOCK * d),
+        keys: take(&mut rest, BLOCK * steps),
+        dots,
+        leaf,
         values: take(&mut rest, BLOCK * padded),
         scores: take(&mut rest, 2 * GROUP * BLOCK),
         largest: take(&mut rest, GROUP * LANES),
@@ -119,7 +147,12 @@ pub(super) fn run<S: Micro, E: Element>(s: S, a: &Inputs, arrays: &Arrays<E>, pa
         // SAFETY: `check` saw that the arrays hold these rows.
         let values = unsafe {
             let (k, v) = (arrays.k.as_ptr().add(k), arrays.v.as_ptr().add(v));
-            pack::transposed(s, k, key_row, keys, d, block.keys.as_mut_ptr());
+            match dots {
+                Dots::Singles => pack::transposed(s, k, key_row, keys, d, block.keys.as_mut_ptr()),
+                Dots::Pairs { .. } => {
+                    pack::transposed_pairs(s, k.cast(), key_row, keys, (d, addends), block.keys.as_mut_ptr());
+                }
+            }
             if in_place {
                 ahead.note(v, 0, value_row, keys);
                 Values::InPlace(v, value_row)
@@ -174,11 +207,17 @@ fn read_queries<S: Micro, E: Element>(
     state: &mut Rows,
 ) {
     let d = a.shape.head_dim;
+    let addends = Units::whole(d).leaf();
     for row in first..(first + GROUP).min(rows.len()) {
         let (head, query) = a.head_and_query(rows.start + row);
-        let from = a.q_layout.at(b, query, g, head);
-        let to = state.q[row * d..][..d].chunks_mut(LANES);
-        for (to, from) in to.zip(q[from..][..d].chunks(LANES)) {
+        let from = &q[a.q_layout.at(b, query, g, head)..][..d];
+        if size_of::<E>() == size_of::<Bf16>() {
+            let steps = d / addends * addends.div_ceil(2);
+            // SAFETY: `d` elements of two bytes, that are bf16.
+            unsafe { pack::pairs(from.as_ptr().cast(), (d, addends), &mut state.q[row * steps..][..steps]) };
+            continue;
+        }
+        for (to, from) in state.q[row * d..][..d].chunks_mut(LANES).zip(from.chunks(LANES)) {
             s.write(to, E::read(s, from));
         }
     }
@@ -217,19 +256,19 @@ unsafe fn group<S: Micro, E: Element>(
     if any == 0 {
         return;
     }
-    let (d, padded) = (a.shape.head_dim, a.shape.head_dim.next_multiple_of(LANES));
+    let padded = a.shape.head_dim.next_multiple_of(LANES);
+    let steps = block.keys.len() / BLOCK;
     let vectors = (64 - any.leading_zeros() as usize).div_ceil(LANES);
     let mut factors = [0.0f32; GROUP];
     // SAFETY: sizes as in `run`; the caller's promise for the values.
     unsafe {
-        dots(
-            s,
-            (rows, vectors),
-            (&state.q[first * d..], d),
-            block.keys,
-            block.scores,
-            ahead,
-        );
+        let size = (rows, vectors);
+        let (q, keys) = ((&state.q[first * steps..], steps), (&*block.keys, block.leaf));
+        match block.dots {
+            Dots::Singles => dots::<S, Single<f32>>(s, size, q, keys, block.scores, ahead),
+            Dots::Pairs { instruction: true } => dots::<S, Pair<S::Pairs>>(s, size, q, keys, block.scores, ahead),
+            Dots::Pairs { instruction: false } => dots::<S, Pair<Emulated>>(s, size, q, keys, block.scores, ahead),
+        }
         largest(s, rows, vectors, bits, block);
         let scale = s.splat(a.shape.scale);
         let before = s.load(state.top.as_ptr().add(first));
@@ -260,8 +299,10 @@ unsafe fn group<S: Micro, E: Element>(
             sink: Sink::Rescale(factors.as_ptr()),
         };
         match values {
-            Values::Packed => multiply(s, rows, padded / LANES, &product, ahead),
-            Values::InPlace(b, b_step) => multiply(s, rows, padded / LANES, &product.of(b, b_step), ahead),
+            Values::Packed => multiply::<S, Single<f32>>(s, rows, padded / LANES, &product, ahead),
+            Values::InPlace(b, b_step) => {
+                multiply::<S, Single<E>>(s, rows, padded / LANES, &product.of(b, b_step), ahead);
+            }
         }
     }
 }
@@ -272,25 +313,23 @@ unsafe fn group<S: Micro, E: Element>(
 /// group; `scores` has room for its two entries.
 ///
 /// # Safety
-/// `q` holds the rows, `q_row` apart; `keys` is `[d, BLOCK]`.
+/// `q` holds the rows, `q_row` apart; `keys` is `[steps, BLOCK]`, and a leaf takes `leaf` steps.
 #[inline(always)]
-pub(super) unsafe fn dots<S: Micro>(
+pub(super) unsafe fn dots<S: Micro, T: Step<S, B = f32>>(
     s: S,
     (rows, vectors): (usize, usize),
     (q, q_row): (&[f32], usize),
-    keys: &[f32],
+    (keys, leaf): (&[f32], usize),
     scores: &mut [f32],
     ahead: &mut Ahead,
 ) {
-    let d = keys.len() / BLOCK;
-    let leaf = Units::whole(d).leaf();
     let mut depth = 0;
-    for index in 0..d / leaf {
+    for index in 0..keys.len() / BLOCK / leaf {
         let merges = (index + 1).trailing_zeros() as usize;
         let entry = if merges == 0 { depth } else { depth - 1 };
         // SAFETY: steps `index * leaf..` of both factors; entries of GROUP rows.
         unsafe {
-            multiply(
+            multiply::<S, T>(
                 s,
                 rows,
                 vectors,

@@ -3,9 +3,67 @@
 use super::ahead::{Ahead, Ask, LINE};
 use super::seen::low_bits;
 use crate::element::Element;
+#[cfg(target_arch = "x86_64")]
+use crate::gemm::arithmetic::Instruction;
+use crate::gemm::arithmetic::{Arithmetic, Emulated};
 use crate::simd::{LANES, Portable, Simd};
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
+use std::marker::PhantomData;
+
+/// What one step of a product multiplies and adds.
+pub(super) trait Step<S: Simd> {
+    /// What the second factor is made of.
+    type B: Copy;
+    /// Whether [`Step::add`] is an instruction of AVX512-BF16, which the calling function must then have.
+    const BF16_INSTRUCTION: bool = false;
+
+    /// 16 of the second factor.
+    ///
+    /// # Safety
+    /// They are readable.
+    unsafe fn load(s: S, b: *const Self::B) -> S::F;
+
+    /// `a · b + sum`.
+    fn add(s: S, a: S::F, b: S::F, sum: S::F) -> S::F;
+}
+
+/// f32, a fused multiply-add; the second factor is read as f32.
+pub(super) struct Single<E>(PhantomData<E>);
+
+impl<S: Simd, E: Element> Step<S> for Single<E> {
+    type B = E;
+
+    #[inline(always)]
+    unsafe fn load(s: S, b: *const E) -> S::F {
+        // SAFETY: the caller's promise.
+        unsafe { E::load(s, b) }
+    }
+
+    #[inline(always)]
+    fn add(s: S, a: S::F, b: S::F, sum: S::F) -> S::F {
+        s.fma(a, b, sum)
+    }
+}
+
+/// A pair of bf16 in each word of both factors, as in products.
+pub(super) struct Pair<A>(PhantomData<A>);
+
+impl<S: Simd, A: Arithmetic<S>> Step<S> for Pair<A> {
+    type B = f32;
+    const BF16_INSTRUCTION: bool = A::BF16_INSTRUCTION;
+
+    #[inline(always)]
+    unsafe fn load(s: S, b: *const f32) -> S::F {
+        // SAFETY: the caller's promise.
+        unsafe { s.load(b) }
+    }
+
+    #[inline(always)]
+    fn add(s: S, a: S::F, b: S::F, sum: S::F) -> S::F {
+        A::dot(s, a, b, sum)
+    }
+}
 
 /// What becomes of the sums.
 #[derive(Clone, Copy)]
@@ -18,14 +76,13 @@ pub(super) enum Sink {
     Rescale(*const f32),
 }
 
-/// `sum[r][n] = Σₜ a[r · a_row + t · a_step] · b[t · b_step + n]`, by fused multiply-add from +0, `t` ascending over the
+/// `sum[r][n] = Σₜ a[r · a_row + t · a_step] · b[t · b_step + n]`, by a [`Step`] each from +0, `t` ascending over the
 /// steps that row `r` sees; then `sink` to `c[r · c_row + n]`.
 #[derive(Clone, Copy)]
 pub(super) struct Product<E> {
     pub a: *const f32,
     pub a_row: usize,
     pub a_step: usize,
-    /// Read as f32.
     pub b: *const E,
     pub b_step: usize,
     pub steps: usize,
@@ -61,12 +118,14 @@ pub(super) trait Micro: Simd {
     const ROWS: usize;
     /// Vectors of accumulators, of all rows together.
     const ACCUMULATORS: usize;
+    /// Pairs of bf16 as fast as they can be, where [`has_bf16_instruction`](crate::gemm::has_bf16_instruction).
+    type Pairs: Arithmetic<Self>;
 
     /// A tile of `R` rows and `V` vectors; `ask` is asked for on the way.
     ///
     /// # Safety
     /// The pointers of `product` reach as far as its fields say; `b` and `c` are read and written in whole vectors.
-    unsafe fn tile<E: Element, const R: usize, const V: usize>(product: &Product<E>, ask: &Ask);
+    unsafe fn tile<T: Step<Self>, const R: usize, const V: usize>(product: &Product<T::B>, ask: &Ask);
 
     /// Asks for the cache line of `p`, which need not be valid, into the first or the second level.
     #[inline(always)]
@@ -77,16 +136,34 @@ pub(super) trait Micro: Simd {
 impl Micro for crate::simd::Avx512 {
     const ROWS: usize = 8;
     const ACCUMULATORS: usize = 16;
+    type Pairs = Instruction;
 
     #[inline(always)]
-    unsafe fn tile<E: Element, const R: usize, const V: usize>(product: &Product<E>, ask: &Ask) {
+    unsafe fn tile<T: Step<Self>, const R: usize, const V: usize>(product: &Product<T::B>, ask: &Ask) {
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-        unsafe fn compiled<E: Element, const R: usize, const V: usize>(product: &Product<E>, ask: &Ask) {
+        unsafe fn compiled<T: Step<crate::simd::Avx512>, const R: usize, const V: usize>(
+            product: &Product<T::B>,
+            ask: &Ask,
+        ) {
             // SAFETY: this function runs only where the features are; the pointers are the caller's promise.
-            unsafe { body::<_, E, R, V>(crate::simd::Avx512::new(), product, ask) }
+            unsafe { body::<_, T, R, V>(crate::simd::Avx512::new(), product, ask) }
         }
-        // SAFETY: only code that holds a token calls this.
-        unsafe { compiled::<E, R, V>(product, ask) }
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
+        unsafe fn with_bf16<T: Step<crate::simd::Avx512>, const R: usize, const V: usize>(
+            product: &Product<T::B>,
+            ask: &Ask,
+        ) {
+            // SAFETY: as above.
+            unsafe { body::<_, T, R, V>(crate::simd::Avx512::new(), product, ask) }
+        }
+        // SAFETY: only code that holds a token calls this; whoever chose the step made sure of the instruction.
+        unsafe {
+            if T::BF16_INSTRUCTION {
+                with_bf16::<T, R, V>(product, ask)
+            } else {
+                compiled::<T, R, V>(product, ask)
+            }
+        }
     }
 
     #[inline(always)]
@@ -105,16 +182,20 @@ impl Micro for crate::simd::Avx512 {
 impl Micro for crate::simd::Avx2 {
     const ROWS: usize = 4;
     const ACCUMULATORS: usize = 4;
+    type Pairs = Emulated;
 
     #[inline(always)]
-    unsafe fn tile<E: Element, const R: usize, const V: usize>(product: &Product<E>, ask: &Ask) {
+    unsafe fn tile<T: Step<Self>, const R: usize, const V: usize>(product: &Product<T::B>, ask: &Ask) {
         #[target_feature(enable = "avx2,fma")]
-        unsafe fn compiled<E: Element, const R: usize, const V: usize>(product: &Product<E>, ask: &Ask) {
+        unsafe fn compiled<T: Step<crate::simd::Avx2>, const R: usize, const V: usize>(
+            product: &Product<T::B>,
+            ask: &Ask,
+        ) {
             // SAFETY: this function runs only where the features are; the pointers are the caller's promise.
-            unsafe { body::<_, E, R, V>(crate::simd::Avx2::new(), product, ask) }
+            unsafe { body::<_, T, R, V>(crate::simd::Avx2::new(), product, ask) }
         }
         // SAFETY: only code that holds a token calls this.
-        unsafe { compiled::<E, R, V>(product, ask) }
+        unsafe { compiled::<T, R, V>(product, ask) }
     }
 
     #[inline(always)]
@@ -132,11 +213,12 @@ impl Micro for crate::simd::Avx2 {
 impl Micro for Portable {
     const ROWS: usize = 4;
     const ACCUMULATORS: usize = 4;
+    type Pairs = Emulated;
 
     #[inline(never)]
-    unsafe fn tile<E: Element, const R: usize, const V: usize>(product: &Product<E>, ask: &Ask) {
+    unsafe fn tile<T: Step<Self>, const R: usize, const V: usize>(product: &Product<T::B>, ask: &Ask) {
         // SAFETY: the caller's promise.
-        unsafe { body::<_, E, R, V>(Portable::new(), product, ask) }
+        unsafe { body::<_, T, R, V>(Portable::new(), product, ask) }
     }
 }
 
@@ -145,11 +227,11 @@ impl Micro for Portable {
 /// # Safety
 /// As for [`Micro::tile`].
 #[inline(always)]
-pub(super) unsafe fn multiply<S: Micro, E: Element>(
+pub(super) unsafe fn multiply<S: Micro, T: Step<S>>(
     _: S,
     rows: usize,
     vectors: usize,
-    product: &Product<E>,
+    product: &Product<T::B>,
     ahead: &mut Ahead,
 ) {
     let mut row = 0;
@@ -182,7 +264,7 @@ pub(super) unsafe fn multiply<S: Micro, E: Element>(
                     sink,
                     ..*product
                 };
-                by_size::<S, E>(height, width, &part, &ahead.next());
+                by_size::<S, T>(height, width, &part, &ahead.next());
             }
             vector += width;
         }
@@ -193,35 +275,35 @@ pub(super) unsafe fn multiply<S: Micro, E: Element>(
 /// # Safety
 /// As for [`Micro::tile`].
 #[inline(always)]
-unsafe fn by_size<S: Micro, E: Element>(rows: usize, vectors: usize, product: &Product<E>, ask: &Ask) {
+unsafe fn by_size<S: Micro, T: Step<S>>(rows: usize, vectors: usize, product: &Product<T::B>, ask: &Ask) {
     // SAFETY: the caller's promise. Tiles that an instruction set has no registers for are never asked for.
     unsafe {
         match (rows, vectors) {
-            (1, 1) => S::tile::<E, 1, 1>(product, ask),
-            (1, 2) => S::tile::<E, 1, 2>(product, ask),
-            (1, 3) => S::tile::<E, 1, 3>(product, ask),
-            (1, 4) => S::tile::<E, 1, 4>(product, ask),
-            (2, 1) => S::tile::<E, 2, 1>(product, ask),
-            (2, 2) => S::tile::<E, 2, 2>(product, ask),
-            (3, 1) => S::tile::<E, 3, 1>(product, ask),
-            (4, 1) => S::tile::<E, 4, 1>(product, ask),
+            (1, 1) => S::tile::<T, 1, 1>(product, ask),
+            (1, 2) => S::tile::<T, 1, 2>(product, ask),
+            (1, 3) => S::tile::<T, 1, 3>(product, ask),
+            (1, 4) => S::tile::<T, 1, 4>(product, ask),
+            (2, 1) => S::tile::<T, 2, 1>(product, ask),
+            (2, 2) => S::tile::<T, 2, 2>(product, ask),
+            (3, 1) => S::tile::<T, 3, 1>(product, ask),
+            (4, 1) => S::tile::<T, 4, 1>(product, ask),
             _ if S::ROWS < 8 => unreachable!("bug in unisono: a tile of {rows} × {vectors}"),
-            (2, 3) => S::tile::<E, 2, 3>(product, ask),
-            (2, 4) => S::tile::<E, 2, 4>(product, ask),
-            (3, 2) => S::tile::<E, 3, 2>(product, ask),
-            (3, 3) => S::tile::<E, 3, 3>(product, ask),
-            (3, 4) => S::tile::<E, 3, 4>(product, ask),
-            (4, 2) => S::tile::<E, 4, 2>(product, ask),
-            (4, 3) => S::tile::<E, 4, 3>(product, ask),
-            (4, 4) => S::tile::<E, 4, 4>(product, ask),
-            (5, 1) => S::tile::<E, 5, 1>(product, ask),
-            (5, 2) => S::tile::<E, 5, 2>(product, ask),
-            (6, 1) => S::tile::<E, 6, 1>(product, ask),
-            (6, 2) => S::tile::<E, 6, 2>(product, ask),
-            (7, 1) => S::tile::<E, 7, 1>(product, ask),
-            (7, 2) => S::tile::<E, 7, 2>(product, ask),
-            (8, 1) => S::tile::<E, 8, 1>(product, ask),
-            (8, 2) => S::tile::<E, 8, 2>(product, ask),
+            (2, 3) => S::tile::<T, 2, 3>(product, ask),
+            (2, 4) => S::tile::<T, 2, 4>(product, ask),
+            (3, 2) => S::tile::<T, 3, 2>(product, ask),
+            (3, 3) => S::tile::<T, 3, 3>(product, ask),
+            (3, 4) => S::tile::<T, 3, 4>(product, ask),
+            (4, 2) => S::tile::<T, 4, 2>(product, ask),
+            (4, 3) => S::tile::<T, 4, 3>(product, ask),
+            (4, 4) => S::tile::<T, 4, 4>(product, ask),
+            (5, 1) => S::tile::<T, 5, 1>(product, ask),
+            (5, 2) => S::tile::<T, 5, 2>(product, ask),
+            (6, 1) => S::tile::<T, 6, 1>(product, ask),
+            (6, 2) => S::tile::<T, 6, 2>(product, ask),
+            (7, 1) => S::tile::<T, 7, 1>(product, ask),
+            (7, 2) => S::tile::<T, 7, 2>(product, ask),
+            (8, 1) => S::tile::<T, 8, 1>(product, ask),
+            (8, 2) => S::tile::<T, 8, 2>(product, ask),
             _ => unreachable!("bug in unisono: a tile of {rows} × {vectors}"),
         }
     }
@@ -230,13 +312,13 @@ unsafe fn by_size<S: Micro, E: Element>(rows: usize, vectors: usize, product: &P
 /// # Safety
 /// As for [`Micro::tile`].
 #[inline(always)]
-unsafe fn body<S: Micro, E: Element, const R: usize, const V: usize>(s: S, product: &Product<E>, ask: &Ask) {
+unsafe fn body<S: Micro, T: Step<S>, const R: usize, const V: usize>(s: S, product: &Product<T::B>, ask: &Ask) {
     let p = *product;
     let mut sums = [[s.zero(); V]; R];
     // SAFETY: the caller's promise, here and below.
     unsafe {
         if p.seen.is_null() {
-            every(s, &p, 0, p.steps, ask, &mut sums);
+            every::<S, T, R, V>(s, &p, 0, p.steps, ask, &mut sums);
         } else {
             let seen: [u64; R] = std::array::from_fn(|r| *p.seen.add(r));
             let all = seen.iter().fold(u64::MAX, |bits, row| bits & row);
@@ -244,9 +326,9 @@ unsafe fn body<S: Micro, E: Element, const R: usize, const V: usize>(s: S, produ
             let run = all.trailing_zeros();
             let end = run + all.checked_shr(run).unwrap_or(0).trailing_ones();
             let before = low_bits(run as usize);
-            some(s, &p, before, &seen, &mut sums);
-            every(s, &p, run as usize, end as usize, ask, &mut sums);
-            some(s, &p, !low_bits(end as usize), &seen, &mut sums);
+            some::<S, T, R, V>(s, &p, before, &seen, &mut sums);
+            every::<S, T, R, V>(s, &p, run as usize, end as usize, ask, &mut sums);
+            some::<S, T, R, V>(s, &p, !low_bits(end as usize), &seen, &mut sums);
         }
         for (r, sums) in sums.iter().enumerate() {
             for (v, sum) in sums.iter().enumerate() {
@@ -267,9 +349,9 @@ unsafe fn body<S: Micro, E: Element, const R: usize, const V: usize>(s: S, produ
 /// # Safety
 /// As for [`Micro::tile`].
 #[inline(always)]
-unsafe fn every<S: Micro, E: Element, const R: usize, const V: usize>(
+unsafe fn every<S: Micro, T: Step<S>, const R: usize, const V: usize>(
     s: S,
-    p: &Product<E>,
+    p: &Product<T::B>,
     from: usize,
     to: usize,
     ask: &Ask,
@@ -287,12 +369,12 @@ unsafe fn every<S: Micro, E: Element, const R: usize, const V: usize>(
                 S::prefetch(ask.from.wrapping_add(row * ask.stride + line * LINE), ask.first_level);
             }
             for _ in 0..spacing {
-                step(s, p, t, &mut local);
+                step::<S, T, R, V>(s, p, t, &mut local);
                 t += 1;
             }
         }
         for t in t..to {
-            step(s, p, t, &mut local);
+            step::<S, T, R, V>(s, p, t, &mut local);
         }
     }
     *sums = local;
@@ -303,19 +385,19 @@ unsafe fn every<S: Micro, E: Element, const R: usize, const V: usize>(
 /// # Safety
 /// As for [`Micro::tile`].
 #[inline(always)]
-unsafe fn step<S: Micro, E: Element, const R: usize, const V: usize>(
+unsafe fn step<S: Micro, T: Step<S>, const R: usize, const V: usize>(
     s: S,
-    p: &Product<E>,
+    p: &Product<T::B>,
     t: usize,
     sums: &mut [[S::F; V]; R],
 ) {
     // SAFETY: step `t` of the product.
     unsafe {
-        let b: [S::F; V] = std::array::from_fn(|v| E::load(s, p.b.add(t * p.b_step + v * LANES)));
+        let b: [S::F; V] = std::array::from_fn(|v| T::load(s, p.b.add(t * p.b_step + v * LANES)));
         for (r, sums) in sums.iter_mut().enumerate() {
             let a = s.splat(*p.a.add(r * p.a_row + t * p.a_step));
             for (sum, b) in sums.iter_mut().zip(b) {
-                *sum = s.fma(a, b, *sum);
+                *sum = T::add(s, a, b, *sum);
             }
         }
     }
@@ -326,9 +408,9 @@ unsafe fn step<S: Micro, E: Element, const R: usize, const V: usize>(
 /// # Safety
 /// As for [`Micro::tile`].
 #[inline(always)]
-unsafe fn some<S: Micro, E: Element, const R: usize, const V: usize>(
+unsafe fn some<S: Micro, T: Step<S>, const R: usize, const V: usize>(
     s: S,
-    p: &Product<E>,
+    p: &Product<T::B>,
     wanted: u64,
     seen: &[u64; R],
     sums: &mut [[S::F; V]; R],
@@ -343,7 +425,7 @@ unsafe fn some<S: Micro, E: Element, const R: usize, const V: usize>(
             unsafe {
                 let a = s.splat(*p.a.add(r * p.a_row + t * p.a_step));
                 for (v, sum) in local.iter_mut().enumerate() {
-                    *sum = s.fma(a, E::load(s, p.b.add(t * p.b_step + v * LANES)), *sum);
+                    *sum = T::add(s, a, T::load(s, p.b.add(t * p.b_step + v * LANES)), *sum);
                 }
             }
         }

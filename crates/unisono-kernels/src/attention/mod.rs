@@ -31,9 +31,10 @@
 //!
 //! # bf16
 //!
-//! Queries, keys, values, the output and their gradients may be bf16, all of them in one call. They are read as the f32 that
-//! they are, all of the above is computed in f32, and each stored element (`out`, `dq`, `dk`, `dv`) is rounded once, to
-//! nearest even; `D` uses `out` as it was stored. `lse` stays f32.
+//! Queries, keys, values, the output and their gradients may be bf16, all of them in one call. The forward pass takes `dot(j)`
+//! in pairs as a product of bf16 does ([`crate::gemm`]), whatever the run's order of products. Otherwise they are read as the
+//! f32 that they are, all of the above is computed in f32, the backward pass's dot products too, and each stored element
+//! (`out`, `dq`, `dk`, `dv`) is rounded once, to nearest even; `D` uses `out` as it was stored. `lse` stays f32.
 
 mod ahead;
 mod backward;
@@ -44,6 +45,8 @@ mod pack;
 mod seen;
 
 use crate::element::{Bf16, Floats, OutFloats, mixed};
+use crate::gemm::has_bf16_instruction;
+use crate::isa::Isa;
 use crate::out::Out;
 use crate::scratch::Scratch;
 use crate::simd::dispatch;
@@ -121,15 +124,30 @@ impl Attention<'_> {
             rows,
         };
         let (isa, a, lse) = (scratch.isa(), &self.inputs, self.lse);
+        let bf16_instruction = isa == Isa::Avx512 && has_bf16_instruction();
         match (self.inputs.q, self.inputs.k, self.inputs.v, self.out) {
             (Floats::F32(q), Floats::F32(k), Floats::F32(v), OutFloats::F32(out)) => {
-                let arrays = &forward::Arrays { q, k, v, out, lse };
+                let arrays = &forward::Arrays {
+                    q,
+                    k,
+                    v,
+                    out,
+                    lse,
+                    bf16_instruction,
+                };
                 dispatch!(isa, forward_part::<_, f32>(
                     a: &Inputs, arrays: &forward::Arrays<f32>, part: forward::Part, scratch: &mut Scratch
                 ));
             }
             (Floats::Bf16(q), Floats::Bf16(k), Floats::Bf16(v), OutFloats::Bf16(out)) => {
-                let arrays = &forward::Arrays { q, k, v, out, lse };
+                let arrays = &forward::Arrays {
+                    q,
+                    k,
+                    v,
+                    out,
+                    lse,
+                    bf16_instruction,
+                };
                 dispatch!(isa, forward_part::<_, Bf16>(
                     a: &Inputs, arrays: &forward::Arrays<Bf16>, part: forward::Part, scratch: &mut Scratch
                 ));

@@ -58,15 +58,7 @@ pub(super) unsafe fn transposed<S: Simd, E: Element>(
         unsafe {
             let row = |i: usize| from.add((t + i) * stride);
             for c in (0..whole).step_by(step) {
-                // Vector k holds four words of the rows k, 4 + k, 8 + k and 12 + k.
-                let quads = std::array::from_fn(|k| {
-                    let mut quad = [0u32; LANES];
-                    for group in 0..LANES / WORDS {
-                        let four = row(4 * group + k).add(c).cast::<[u32; WORDS]>().read_unaligned();
-                        quad[WORDS * group..WORDS * (group + 1)].copy_from_slice(&four);
-                    }
-                    s.from_array_u(quad)
-                });
+                let quads = quads(s, |i| row(i).add(c).cast());
                 for (j, column) in s.transpose4_u(quads).into_iter().enumerate() {
                     let to = to.add((c + j * per_word) * BLOCK + t);
                     if per_word == 1 {
@@ -85,4 +77,98 @@ pub(super) unsafe fn transposed<S: Simd, E: Element>(
             }
         }
     }
+}
+
+/// Word `w` of a row whose leaves have `leaf` addends: two of them that follow each other, or the last of an odd leaf and +0.
+///
+/// # Safety
+/// The row has the word.
+#[inline(always)]
+unsafe fn pair(row: *const u16, w: usize, leaf: usize) -> u32 {
+    let steps = leaf.div_ceil(2);
+    let (first, step) = (w / steps * leaf, w % steps);
+    let from = row.wrapping_add(first + 2 * step);
+    // SAFETY: the caller's promise.
+    unsafe {
+        let odd = if 2 * step + 1 < leaf { *from.wrapping_add(1) } else { 0 };
+        u32::from(odd) << 16 | u32::from(*from)
+    }
+}
+
+/// The words of a row of `d` bf16 in leaves of `leaf`.
+///
+/// # Safety
+/// `from` is valid for `d` elements.
+#[inline(always)]
+pub(super) unsafe fn pairs(from: *const u16, (d, leaf): (usize, usize), to: &mut [f32]) {
+    if leaf.is_multiple_of(2) {
+        debug_assert_eq!(2 * to.len(), d);
+        // SAFETY: the caller's promise; words are of the machine's order.
+        unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr().cast::<u16>(), 2 * to.len()) };
+        return;
+    }
+    for (w, to) in to.iter_mut().enumerate() {
+        // SAFETY: the caller's promise.
+        *to = f32::from_bits(unsafe { pair(from, w, leaf) });
+    }
+}
+
+/// `to[w * BLOCK + t]` is word `w` of row `t`, as [`pairs`] has them, for the `rows ≤ BLOCK` rows of a block, +0 for rows that
+/// are not there.
+///
+/// # Safety
+/// `from` and `to` are valid for that.
+#[inline(always)]
+pub(super) unsafe fn transposed_pairs<S: Simd>(
+    s: S,
+    from: *const u16,
+    stride: usize,
+    rows: usize,
+    (d, leaf): (usize, usize),
+    to: *mut f32,
+) {
+    let words = d / leaf * leaf.div_ceil(2);
+    for t in (0..BLOCK).step_by(LANES) {
+        let here = rows.saturating_sub(t).min(LANES);
+        let whole = match here == LANES && leaf.is_multiple_of(2) {
+            true => words / WORDS * WORDS,
+            false => 0,
+        };
+        // SAFETY: the rows `t..t + here`.
+        unsafe {
+            let row = |i: usize| from.add((t + i) * stride);
+            for w in (0..whole).step_by(WORDS) {
+                let quads = quads(s, |i| row(i).add(2 * w).cast());
+                for (j, column) in s.transpose4_u(quads).into_iter().enumerate() {
+                    s.store(to.add((w + j) * BLOCK + t), s.from_bits(column));
+                }
+            }
+            for w in whole..words {
+                for i in 0..LANES {
+                    let word = if i < here { pair(row(i), w, leaf) } else { 0 };
+                    *to.add(w * BLOCK + t + i) = f32::from_bits(word);
+                }
+            }
+        }
+    }
+}
+
+/// Vector k holds the four words at `row` of the rows k, 4 + k, 8 + k and 12 + k.
+///
+/// # Safety
+/// They are readable.
+#[inline(always)]
+unsafe fn quads<S: Simd>(s: S, row: impl Fn(usize) -> *const u32) -> [S::U; WORDS] {
+    std::array::from_fn(
+        #[inline(always)]
+        |k| {
+            let mut quad = [0u32; LANES];
+            for group in 0..LANES / WORDS {
+                // SAFETY: the caller's promise.
+                let four = unsafe { row(4 * group + k).cast::<[u32; WORDS]>().read_unaligned() };
+                quad[WORDS * group..WORDS * (group + 1)].copy_from_slice(&four);
+            }
+            s.from_array_u(quad)
+        },
+    )
 }

@@ -10,7 +10,7 @@ use std::arch::x86_64::*;
 const DENORMAL: i32 = 0x20;
 
 /// The arithmetic of a product, on the lanes of `S`. Packed panels hold one word of 32 bits for each output and step.
-pub(super) trait Arithmetic<S: Simd>: 'static {
+pub(crate) trait Arithmetic<S: Simd>: 'static {
     /// What the factors hold.
     type Element: Element;
     /// Addends in a step.
@@ -78,7 +78,7 @@ impl<S: Simd> Arithmetic<S> for Single {
 }
 
 /// bf16 by f32 operations: the definition, for CPUs without the instruction.
-pub(super) struct Emulated;
+pub(crate) struct Emulated;
 
 impl<S: Simd> Arithmetic<S> for Emulated {
     type Element = Bf16;
@@ -105,7 +105,7 @@ impl<S: Simd> Arithmetic<S> for Emulated {
 
 /// bf16 by AVX512-BF16: `vdpbf16ps` is exactly [`Emulated`].
 #[cfg(target_arch = "x86_64")]
-pub(super) struct Instruction;
+pub(crate) struct Instruction;
 
 #[cfg(target_arch = "x86_64")]
 impl Arithmetic<crate::simd::Avx512> for Instruction {

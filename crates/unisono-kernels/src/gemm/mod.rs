@@ -34,7 +34,7 @@
 //! stack in the first-level cache; blocks are cut along the tree, so that mostly one entry a block outlives it.
 
 mod activations;
-mod arithmetic;
+pub(crate) mod arithmetic;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -393,7 +393,8 @@ pub fn amx_available() -> bool {
     false
 }
 
-fn has_bf16_instruction() -> bool {
+/// Whether the CPU has AVX512-BF16, for kernels on [`Isa::Avx512`].
+pub(crate) fn has_bf16_instruction() -> bool {
     #[cfg(target_arch = "x86_64")]
     return is_x86_feature_detected!("avx512bf16") && Isa::detect() == Isa::Avx512;
     #[cfg(not(target_arch = "x86_64"))]

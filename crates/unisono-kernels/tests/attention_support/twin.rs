@@ -14,6 +14,8 @@ pub struct Order {
     pub out_stored: bool,
     /// Whether the sums of `dk` and `dv` are stored after each query head of a group.
     pub heads_stored: bool,
+    /// Whether the forward pass takes dot products of bf16 in pairs.
+    pub pairs: bool,
 }
 
 impl Order {
@@ -22,6 +24,7 @@ impl Order {
         block: BLOCK,
         out_stored: true,
         heads_stored: false,
+        pairs: true,
     };
 }
 
@@ -57,7 +60,11 @@ impl Case {
                                 let end = (from + block).min(self.keys);
                                 (from..end).filter(|j| self.sees(b, i, *j)).collect::<Vec<_>>()
                             };
-                            let dots: Vec<f32> = k.iter().map(|k| dot(&q, k, whole)).collect();
+                            let exact: Vec<f32> = k.iter().map(|k| dot(&q, k, whole)).collect();
+                            let dots: Vec<f32> = match self.half && order.pairs {
+                                true => k.iter().map(|k| pair_dot(&q, k)).collect(),
+                                false => exact.clone(),
+                            };
                             // Forward.
                             let (mut top, mut lanes, mut acc) = (f32::NEG_INFINITY, [0.0f32; 16], vec![0.0f32; d]);
                             for kb in (0..self.keys).step_by(block) {
@@ -106,7 +113,7 @@ impl Case {
                             for kb in (0..self.keys).step_by(block) {
                                 let mut block_q = vec![0.0f32; d];
                                 for j in seen(kb) {
-                                    let p = exp(dots[j].mul_add(self.scale, -lse[at_lse]));
+                                    let p = exp(exact[j].mul_add(self.scale, -lse[at_lse]));
                                     let ds = p * (dot(&d_out[at..at + d], &v[j], whole) - delta);
                                     for c in 0..d {
                                         block_q[c] = ds.mul_add(k[j][c], block_q[c]);
@@ -156,6 +163,39 @@ impl Case {
             dk: bits(&dk),
             dv: bits(&dv),
         }
+    }
+}
+
+/// `Σ x·y` of bf16 in pairs, the second of each first.
+fn pair_dot(x: &[f32], y: &[f32]) -> f32 {
+    if x.len().is_multiple_of(2) && x.len() / 2 >= LEAF {
+        let middle = x.len() / 2;
+        return pair_dot(&x[..middle], &y[..middle]) + pair_dot(&x[middle..], &y[middle..]);
+    }
+    let mut sum = 0.0f32;
+    for pair in 0..x.len().div_ceil(2) {
+        for at in [2 * pair + 1, 2 * pair] {
+            if at < x.len() {
+                sum = fma_flushed(x[at], y[at], sum);
+            }
+        }
+    }
+    sum
+}
+
+/// `a · b + c` where denormal factors are zeros, as is a result that is below 2⁻¹²⁶ when it is rounded to 24 bits.
+fn fma_flushed(a: f32, b: f32, c: f32) -> f32 {
+    let flushed = |x: f32| if x.is_subnormal() { 0f32.copysign(x) } else { x };
+    let (a, b) = (flushed(a), flushed(b));
+    let r = a.mul_add(b, c);
+    if r.is_nan() || r.abs() > f32::MIN_POSITIVE {
+        return r;
+    }
+    // So near to zero the sum is exact in f64, or at least on the same side of the limit.
+    let exact = f64::from(a) * f64::from(b) + f64::from(c);
+    match exact != 0.0 && exact.abs() < 2f64.powi(-126) - 2f64.powi(-151) {
+        true => 0f32.copysign(exact as f32),
+        false => r,
     }
 }
 
