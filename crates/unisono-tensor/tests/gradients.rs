@@ -128,6 +128,11 @@ fn products_with_transposed_weights() {
     check("linear_transposed", &[any(1, &[5, 3]), any(2, &[4, 3])], &|_, t| {
         t[0].linear_transposed(&t[1], None)
     });
+    check(
+        "linear_onto",
+        &[any(1, &[2, 2, 3]), any(2, &[3, 4]), any(3, &[4]), any(4, &[2, 2, 4])],
+        &|_, t| t[0].linear_onto(&t[1], Some(&t[2]), &t[3]),
+    );
 }
 
 #[test]

@@ -89,18 +89,24 @@ impl Finish {
     #[inline(always)]
     pub fn prefetch<K: Kernel>(&self) {
         match self.to {
-            To::F32(places) => self.prefetch_places::<K, f32>(places),
-            To::Bf16(places) => self.prefetch_places::<K, Bf16>(places),
+            To::F32(Places { to, residual, .. }) => self.prefetch_rows::<K, f32>(&[to, residual]),
+            To::Bf16(Places { to, residual, .. }) => self.prefetch_rows::<K, Bf16>(&[to, residual]),
         }
     }
 
+    /// Asks for the lines of the rows of each array that is not null.
     #[inline(always)]
-    fn prefetch_places<K: Kernel, E>(&self, places: Places<E>) {
-        for i in 0..self.rows {
-            for element in [i * self.stride, i * self.stride + self.cols - 1] {
-                K::prefetch(places.to.wrapping_add(element));
-                if !places.residual.is_null() {
-                    K::prefetch(places.residual.wrapping_add(element));
+    fn prefetch_rows<K: Kernel, E>(&self, arrays: &[*const E]) {
+        const LINE: usize = 64;
+        for first in arrays.iter().filter(|first| !first.is_null()) {
+            let begins_a_line =
+                first.addr().is_multiple_of(LINE) && (self.stride * size_of::<E>()).is_multiple_of(LINE);
+            let one_line = begins_a_line && self.cols * size_of::<E>() <= LINE;
+            for i in 0..self.rows {
+                let row = first.wrapping_add(i * self.stride);
+                K::prefetch(row);
+                if !one_line {
+                    K::prefetch(row.wrapping_add(self.cols - 1));
                 }
             }
         }
