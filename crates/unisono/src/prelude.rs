@@ -23,7 +23,8 @@ pub use unisono_runtime::{BufferRef, Cost, Op, Place};
 
 // Modules, models, optimizers.
 pub use unisono_nn::layers::{
-    Activation, ColumnParallelLinear, Embedding, LayerNorm, Linear, Mlp, RmsNorm, RowParallelLinear, SelfAttention,
+    Activation, ColumnParallelLinear, Embedding, LayerNorm, Linear, Mlp, Residual, RmsNorm, RowParallelLinear,
+    SelfAttention,
 };
 pub use unisono_nn::models::{Gpt, GptConfig, LanguageModel, Model, Perceptron, PerceptronConfig, Positions};
 pub use unisono_nn::optimizers::{AdamW, AdamWConfig, Optimizer, Sgd, SgdConfig};

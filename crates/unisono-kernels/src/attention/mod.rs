@@ -34,7 +34,9 @@
 //! Queries, keys, values, the output and their gradients may be bf16, all of them in one call. The forward pass takes `dot(j)`
 //! in pairs as a product of bf16 does ([`crate::gemm`]), whatever the run's order of products. Otherwise they are read as the
 //! f32 that they are, all of the above is computed in f32, the backward pass's dot products too, and each stored element
-//! (`out`, `dq`, `dk`, `dv`) is rounded once, to nearest even; `D` uses `out` as it was stored. `lse` stays f32.
+//! (`out`, `dq`, `dk`, `dv`) is rounded once, to nearest even; `D` uses `out` as it was stored. `lse` stays f32. So the backward
+//! pass's probabilities add up to 1 but for the last bits in which the two kinds of `dot` differ. On CPUs without AVX512-BF16
+//! pairs are emulated, and the scores take several times as long.
 
 mod ahead;
 mod backward;
@@ -109,6 +111,12 @@ impl Attention<'_> {
     /// If arrays are of different kinds, one is too short for its layout, `head_dim` is 0 or above [`MAX_HEAD_DIM`], or `scale` is not above 0: bugs in
     /// unisono.
     pub fn run(&self, tile: usize, scratch: &mut Scratch) {
+        let bf16_instruction = scratch.isa() == Isa::Avx512 && has_bf16_instruction();
+        self.run_with(tile, scratch, bf16_instruction);
+    }
+
+    /// [`Attention::run`], with AVX512-BF16 or without; only for CPUs that have it.
+    fn run_with(&self, tile: usize, scratch: &mut Scratch, bf16_instruction: bool) {
         self.check();
         let (cuts, rows) = (self.inputs.cuts(), self.inputs.rows());
         let pair = tile / cuts;
@@ -124,7 +132,6 @@ impl Attention<'_> {
             rows,
         };
         let (isa, a, lse) = (scratch.isa(), &self.inputs, self.lse);
-        let bf16_instruction = isa == Isa::Avx512 && has_bf16_instruction();
         match (self.inputs.q, self.inputs.k, self.inputs.v, self.out) {
             (Floats::F32(q), Floats::F32(k), Floats::F32(v), OutFloats::F32(out)) => {
                 let arrays = &forward::Arrays {
@@ -303,3 +310,6 @@ impl AttentionGrad<'_> {
         );
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,7 +34,7 @@ pub(crate) trait Arithmetic<S: Simd>: 'static {
     /// `n` elements of each addend that there is are readable.
     unsafe fn load_partial(s: S, p: *const u8, row: usize, n: usize, addends: usize) -> S::F;
 
-    /// Stores 16 numbers as [`Element::store`] does, but for the lanes it returns.
+    /// Stores 16 numbers as [`Element::store`] does, but for the lanes it returns: those are to be stored again by that.
     ///
     /// # Safety
     /// There is room for them.
@@ -45,7 +45,7 @@ pub(crate) trait Arithmetic<S: Simd>: 'static {
         s.lt(s.zero(), s.zero())
     }
 
-    /// 16 numbers as [`Element::rounded`] gives them, but for the lanes it returns.
+    /// 16 numbers as [`Element::rounded`] gives them, but for the lanes it returns: those are to be rounded again by that.
     #[inline(always)]
     fn round<E: Element>(s: S, x: S::F) -> (S::F, S::M) {
         (E::rounded(s, x), s.lt(s.zero(), s.zero()))

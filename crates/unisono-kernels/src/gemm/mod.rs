@@ -19,7 +19,8 @@
 //! denormals would round it up to 2⁻¹²⁶). This is what `vdpbf16ps` of AVX512-BF16 does; elsewhere it is done by f32 operations,
 //! to the same bits. Units, leaves and the tree are those of f32, and so are the additions of the tree: plain, denormals
 //! kept. A complete sum may go to bf16: the bias is added to the f32 sum and the result rounded; an activation takes
-//! the rounded value and is rounded in its turn, so that it can be computed again from what is stored.
+//! the rounded value and is rounded in its turn, so that it can be computed again from what is stored; a residual is added
+//! to the rounded value, and that sum is rounded.
 //!
 //! Where a run chose [`Bf16Order::Tiles`], a leaf is added up as AMX does it instead (`tiles/mod.rs`).
 //!
@@ -127,8 +128,8 @@ pub struct Gemm<'a> {
     pub activation: Activation,
     /// Where the value before the activation goes, laid out as `c` and of its kind: just what the activation takes.
     pub pre: Option<OutFloats<'a>>,
-    /// Added to the value that `c` would hold otherwise, and rounded again: laid out as `c` and of its kind. Not after an
-    /// activation.
+    /// Added to the value that `c` would hold otherwise, and rounded again: laid out as `c` and of its kind, and never `c`
+    /// itself, since a part may be computed twice. Not after an activation.
     pub residual: Option<Floats<'a>>,
 }
 
@@ -313,6 +314,12 @@ impl Gemm<'_> {
                 self.c_batch,
                 [(m, self.c_row), (n, 1), (1, 0)],
             );
+            let own = match (residual, self.c) {
+                (Floats::F32(x), OutFloats::F32(c)) => x.as_ptr_range().contains(&c.as_ptr().cast_const()),
+                (Floats::Bf16(x), OutFloats::Bf16(c)) => x.as_ptr_range().contains(&c.as_ptr().cast_const()),
+                _ => false,
+            };
+            assert!(!own, "bug in unisono: a product is added to its own result");
             assert!(
                 self.pre.is_none() && self.activation == Activation::None,
                 "bug in unisono: a residual of a product after {:?}",

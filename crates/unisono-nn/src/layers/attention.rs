@@ -73,7 +73,7 @@ impl SelfAttention {
     ///
     /// # Errors
     /// A shape that does not fit.
-    pub fn forward_cached(&self, x: &Tensor, cache: &KvCache, at: &Places, residual: &Residual) -> Result<Tensor> {
+    pub fn forward_cached_onto(&self, x: &Tensor, cache: &KvCache, at: &Places, residual: &Residual) -> Result<Tensor> {
         let fused = self.project_in.forward(x, Activation::None)?;
         self.project_out
             .forward_onto(&fused.cached_attention(&self.spec, cache, at)?, residual)

@@ -77,7 +77,9 @@ impl Block {
     fn forward_cached(&self, x: &Tensor, cache: &KvCache, at: &Places) -> Result<Tensor> {
         let asking = at.asking_of(x)?;
         let residual = Residual::of(&asking);
-        let x = self.attn.forward_cached(&self.ln_1.forward(x)?, cache, at, &residual)?;
+        let x = self
+            .attn
+            .forward_cached_onto(&self.ln_1.forward(x)?, cache, at, &residual)?;
         self.mlp.forward_onto(&self.ln_2.forward(&x)?, &Residual::of(&x))
     }
 }

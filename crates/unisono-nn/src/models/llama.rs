@@ -104,7 +104,7 @@ impl Attention {
         self.o_proj.forward_onto(&y, pass.training, residual)
     }
 
-    fn forward_cached(
+    fn forward_cached_onto(
         &self,
         x: &Tensor,
         pass: &Pass,
@@ -161,7 +161,9 @@ impl Block {
         let normed = self.input_layernorm.forward(x)?;
         let asking = at.asking_of(x)?;
         let residual = Residual::of(&asking);
-        let x = self.self_attn.forward_cached(&normed, pass, (cache, at), &residual)?;
+        let x = self
+            .self_attn
+            .forward_cached_onto(&normed, pass, (cache, at), &residual)?;
         let normed = self.post_attention_layernorm.forward(&x)?;
         self.mlp.forward_onto(&normed, pass.training, &Residual::of(&x))
     }

@@ -74,7 +74,8 @@ pub struct MatMul {
     pub activation: Activation,
     /// Where the values before the activation go, of the result's kind.
     pub pre: Option<BufferRef>,
-    /// Added to the result, which is rounded again; laid out as it and of its kind. Not after an activation.
+    /// Added to the result, which is rounded again; laid out as it and of its kind, in a buffer of its own. Not after an
+    /// activation.
     pub residual: Option<BufferRef>,
 }
 

@@ -92,8 +92,9 @@ fn rare_roundings() {
 fn residuals() {
     // A whole number of register tiles, and a rest; products of few rows go another way.
     let rare = rare_numbers();
-    for (m, n) in [(26, rare.len()), (26, 45), (3, 200)] {
-        let case = whole(m, n, Units { count: 3, len: 70 }, (Layout::Rows, Layout::Rows));
+    for (batch, m, n) in [(1, 26, rare.len()), (2, 26, 45), (1, 3, 200)] {
+        let mut case = whole(m, n, Units { count: 3, len: 70 }, (Layout::Rows, Layout::Rows));
+        case.batch = batch;
         let mut o = operands(&case);
         o.bias = rare.iter().cycle().skip(40 * 8).take(n).copied().collect();
         let residual: Vec<f32> = rare
@@ -114,7 +115,11 @@ fn residuals() {
                 let mut sums = o.c.clone();
                 let mut unused = o.c.clone();
                 twin(&o.gemm(&case, kind, Out::new(&mut unused).into()), kind, &mut sums);
-                let inside = || (0..m).flat_map(|i| (0..n).map(move |j| (i, j)));
+                let (row, product) = (o.c_row, o.c_batch);
+                let inside = || {
+                    let all = (0..batch * m * n).map(|at| (at / (m * n), at / n % m, at % n));
+                    all.map(|(b, i, j)| (b * product + i * row + j, j))
+                };
                 for way in ways(kind) {
                     let what = format!("{m} × {n}, {kind:?} by {way:?}");
                     let mut got = o.c.clone();
@@ -122,12 +127,11 @@ fn residuals() {
                     g.bias = Some(&o.bias);
                     g.residual = Some(Floats::F32(&residual));
                     run(&g, way);
-                    for (i, j) in inside() {
-                        let at = i * o.c_row + j;
+                    for (at, j) in inside() {
                         let want = residual[at] + (sums[at] + o.bias[j]);
                         assert!(
                             got[at].to_bits() == want.to_bits() || got[at].is_nan() && want.is_nan(),
-                            "{what}: {} at ({i}, {j}), not {want}",
+                            "{what}: {} at {at}, not {want}",
                             got[at]
                         );
                     }
@@ -139,12 +143,11 @@ fn residuals() {
                     g.bias = Some(&o.bias);
                     g.residual = Some(Floats::Bf16(&residual_bf16));
                     run(&g, way);
-                    let want = inside().map(|(i, j)| {
-                        let at = i * o.c_row + j;
+                    let want = inside().map(|(at, j)| {
                         let sum = Bf16::from_f32(sums[at] + o.bias[j]);
                         Bf16::from_f32(residual_bf16[at].to_f32() + sum.to_f32())
                     });
-                    let got: Vec<Bf16> = inside().map(|(i, j)| got[i * o.c_row + j]).collect();
+                    let got: Vec<Bf16> = inside().map(|(at, _)| got[at]).collect();
                     assert_bf16(&got, want, &what);
                 }
             }
@@ -219,6 +222,29 @@ fn no_epilogue_on_a_part() {
     let mut c = o.c.clone();
     let mut g = o.gemm(&case, Kind::F32, Out::new(&mut c).into());
     g.activation = Activation::Relu;
+    g.run(0, &mut Scratch::new(Isa::Portable));
+}
+
+#[test]
+#[should_panic(expected = "bug in unisono: a residual of a product after Relu")]
+fn no_residual_after_an_activation() {
+    let case = whole(2, 2, Units::whole(4), (Layout::Rows, Layout::Rows));
+    let o = operands(&case);
+    let (mut c, residual) = (o.c.clone(), o.c.clone());
+    let mut g = o.gemm(&case, Kind::F32, Out::new(&mut c).into());
+    g.activation = Activation::Relu;
+    g.residual = Some(Floats::F32(&residual));
+    g.run(0, &mut Scratch::new(Isa::Portable));
+}
+
+#[test]
+#[should_panic(expected = "bug in unisono: a product and its residual of two kinds")]
+fn no_residual_of_another_kind() {
+    let case = whole(2, 2, Units::whole(4), (Layout::Rows, Layout::Rows));
+    let o = operands(&case);
+    let (mut c, residual) = (o.c.clone(), rounded(&o.c));
+    let mut g = o.gemm(&case, Kind::F32, Out::new(&mut c).into());
+    g.residual = Some(Floats::Bf16(&residual));
     g.run(0, &mut Scratch::new(Isa::Portable));
 }
 
