@@ -358,18 +358,16 @@ unsafe fn every<S: Micro, T: Step<S>, const R: usize, const V: usize>(
     sums: &mut [[S::F; V]; R],
 ) {
     let mut local = *sums;
-    // Spread over the steps: a burst would keep the product's own loads waiting.
-    let at_once = ask.rows.div_ceil((to - from).max(1)).max(1);
-    let bursts = ask.rows.div_ceil(at_once).min(to - from);
-    let spacing = (to - from).checked_div(bursts).unwrap_or(0);
+    let rows = ask.rows.min(to - from);
+    // At most a row a step, spread over the steps: a burst would keep the product's own loads waiting. Rows beyond that are left to
+    // the CPU: to ask for two at a step made decoding in bf16 some 5 % slower.
+    let spacing = (to - from).checked_div(rows).unwrap_or(0);
     let mut t = from;
     // SAFETY: steps of the product.
     unsafe {
-        for burst in 0..bursts {
-            for row in burst * at_once..((burst + 1) * at_once).min(ask.rows) {
-                for line in 0..ask.lines {
-                    S::prefetch(ask.from.wrapping_add(row * ask.stride + line * LINE), ask.first_level);
-                }
+        for row in 0..rows {
+            for line in 0..ask.lines {
+                S::prefetch(ask.from.wrapping_add(row * ask.stride + line * LINE), ask.first_level);
             }
             for _ in 0..spacing {
                 step::<S, T, R, V>(s, p, t, &mut local);
