@@ -206,6 +206,14 @@ impl<'a> Floats<'a> {
         self.len() == 0
     }
 
+    /// Where the first element is.
+    pub(crate) fn address(&self) -> *const u8 {
+        match self {
+            Floats::F32(x) => x.as_ptr().cast(),
+            Floats::Bf16(x) => x.as_ptr().cast(),
+        }
+    }
+
     /// The elements of a range.
     ///
     /// # Panics
@@ -359,6 +367,14 @@ impl OutFloats<'_> {
         match self {
             OutFloats::F32(x) => x.len(),
             OutFloats::Bf16(x) => x.len(),
+        }
+    }
+
+    /// Where the first element is.
+    pub(crate) fn address(&self) -> *mut u8 {
+        match self {
+            OutFloats::F32(x) => x.as_ptr().cast(),
+            OutFloats::Bf16(x) => x.as_ptr().cast(),
         }
     }
 

@@ -35,11 +35,41 @@ pub(super) struct Arrays<'a, E> {
 
 /// How the dot products of queries and keys are taken.
 #[derive(Clone, Copy)]
-enum Dots {
-    /// Of f32, as each of the two is kept then.
+struct Dots {
+    of: Factors,
+    /// Addends and steps of a leaf.
+    addends: usize,
+    leaf: usize,
+    /// Steps of all leaves: what a query or a key takes in memory.
+    steps: usize,
+}
+
+/// What queries and keys are kept as.
+#[derive(Clone, Copy)]
+enum Factors {
+    /// f32.
     Singles,
-    /// Of words that hold a pair of bf16 each.
+    /// Words that hold a pair of bf16 each.
     Pairs { instruction: bool },
+}
+
+impl Dots {
+    /// Of heads of `d` elements of the kind `E`.
+    #[inline(always)]
+    fn of<E: Element>(d: usize, instruction: bool) -> Dots {
+        let addends = Units::whole(d).leaf();
+        let (of, leaf) = match size_of::<E>() == size_of::<Bf16>() {
+            true => (Factors::Pairs { instruction }, addends.div_ceil(2)),
+            false => (Factors::Singles, addends),
+        };
+        let steps = d / addends * leaf;
+        Dots {
+            of,
+            addends,
+            leaf,
+            steps,
+        }
+    }
 }
 
 /// Cuts `len` floats off the front of `rest`, rounded up to whole vectors.
@@ -51,8 +81,9 @@ pub(super) fn take<'s>(rest: &mut &'s mut [f32], len: usize) -> &'s mut [f32] {
 
 /// State of the rows of a tile while the blocks of keys go by.
 struct Rows<'s> {
-    /// Queries, `[rows, steps]`.
+    /// Queries, `[rows, dots.steps]`.
     q: &'s mut [f32],
+    dots: Dots,
     /// `acc` of each row, `[rows, padded]`.
     acc: &'s mut [f32],
     /// `sum` of each row, `[rows, 16]`.
@@ -63,11 +94,8 @@ struct Rows<'s> {
 
 /// Scratch of a group of rows and a block of keys.
 struct Block<'s> {
-    /// Keys, transposed: `[steps, BLOCK]`.
+    /// Keys, transposed: `[dots.steps, BLOCK]`.
     keys: &'s mut [f32],
-    /// Numbers or pairs, and the steps of a leaf of their dot products.
-    dots: Dots,
-    leaf: usize,
     /// Values, if they are not read in place: `[BLOCK, padded]`.
     values: &'s mut [f32],
     /// Scores, then probabilities: `[GROUP, BLOCK]`, and as much again for dot products of several leaves.
@@ -91,14 +119,8 @@ pub(super) fn run<S: Micro, E: Element>(s: S, a: &Inputs, arrays: &Arrays<E>, pa
     let (d, count) = (a.shape.head_dim, rows.len());
     let padded = d.next_multiple_of(LANES);
     let whole_groups = count.next_multiple_of(GROUP);
-    let addends = Units::whole(d).leaf();
-    let (dots, leaf) = if size_of::<E>() == size_of::<Bf16>() {
-        let instruction = arrays.bf16_instruction;
-        (Dots::Pairs { instruction }, addends.div_ceil(2))
-    } else {
-        (Dots::Singles, addends)
-    };
-    let steps = d / addends * leaf;
+    let dots = Dots::of::<E>(d, arrays.bf16_instruction);
+    let steps = dots.steps;
     let mut rest = scratch.floats(
         whole_groups * (steps + padded + LANES + 1)
             + BLOCK * (steps + padded)
@@ -107,14 +129,13 @@ pub(super) fn run<S: Micro, E: Element>(s: S, a: &Inputs, arrays: &Arrays<E>, pa
     );
     let mut state = Rows {
         q: take(&mut rest, whole_groups * steps),
+        dots,
         acc: take(&mut rest, whole_groups * padded),
         sum: take(&mut rest, whole_groups * LANES),
         top: take(&mut rest, whole_groups),
     };
     let mut block = Block {
         keys: take(&mut rest, BLOCK * steps),
-        dots,
-        leaf,
         values: take(&mut rest, BLOCK * padded),
         scores: take(&mut rest, 2 * GROUP * BLOCK),
         largest: take(&mut rest, GROUP * LANES),
@@ -147,10 +168,10 @@ pub(super) fn run<S: Micro, E: Element>(s: S, a: &Inputs, arrays: &Arrays<E>, pa
         // SAFETY: `check` saw that the arrays hold these rows.
         let values = unsafe {
             let (k, v) = (arrays.k.as_ptr().add(k), arrays.v.as_ptr().add(v));
-            match dots {
-                Dots::Singles => pack::transposed(s, k, key_row, keys, d, block.keys.as_mut_ptr()),
-                Dots::Pairs { .. } => {
-                    pack::transposed_pairs(s, k.cast(), key_row, keys, (d, addends), block.keys.as_mut_ptr());
+            match dots.of {
+                Factors::Singles => pack::transposed(s, k, key_row, keys, d, block.keys.as_mut_ptr()),
+                Factors::Pairs { .. } => {
+                    pack::transposed_pairs(s, k.cast(), key_row, keys, (d, dots.addends), block.keys.as_mut_ptr());
                 }
             }
             if in_place {
@@ -206,19 +227,19 @@ fn read_queries<S: Micro, E: Element>(
     first: usize,
     state: &mut Rows,
 ) {
-    let d = a.shape.head_dim;
-    let addends = Units::whole(d).leaf();
+    let (d, dots) = (a.shape.head_dim, state.dots);
     for row in first..(first + GROUP).min(rows.len()) {
         let (head, query) = a.head_and_query(rows.start + row);
         let from = &q[a.q_layout.at(b, query, g, head)..][..d];
-        if size_of::<E>() == size_of::<Bf16>() {
-            let steps = d / addends * addends.div_ceil(2);
+        let to = &mut state.q[row * dots.steps..][..dots.steps];
+        match dots.of {
+            Factors::Singles => {
+                for (to, from) in to.chunks_mut(LANES).zip(from.chunks(LANES)) {
+                    s.write(to, E::read(s, from));
+                }
+            }
             // SAFETY: `d` elements of two bytes, that are bf16.
-            unsafe { pack::pairs(from.as_ptr().cast(), (d, addends), &mut state.q[row * steps..][..steps]) };
-            continue;
-        }
-        for (to, from) in state.q[row * d..][..d].chunks_mut(LANES).zip(from.chunks(LANES)) {
-            s.write(to, E::read(s, from));
+            Factors::Pairs { .. } => unsafe { pack::pairs(from.as_ptr().cast(), (d, dots.addends), to) },
         }
     }
 }
@@ -257,17 +278,17 @@ unsafe fn group<S: Micro, E: Element>(
         return;
     }
     let padded = a.shape.head_dim.next_multiple_of(LANES);
-    let steps = block.keys.len() / BLOCK;
+    let Dots { of, leaf, steps, .. } = state.dots;
     let vectors = (64 - any.leading_zeros() as usize).div_ceil(LANES);
     let mut factors = [0.0f32; GROUP];
     // SAFETY: sizes as in `run`; the caller's promise for the values.
     unsafe {
         let size = (rows, vectors);
-        let (q, keys) = ((&state.q[first * steps..], steps), (&*block.keys, block.leaf));
-        match block.dots {
-            Dots::Singles => dots::<S, Single<f32>>(s, size, q, keys, block.scores, ahead),
-            Dots::Pairs { instruction: true } => dots::<S, Pair<S::Pairs>>(s, size, q, keys, block.scores, ahead),
-            Dots::Pairs { instruction: false } => dots::<S, Pair<Emulated>>(s, size, q, keys, block.scores, ahead),
+        let (q, keys) = ((&state.q[first * steps..], steps), (&*block.keys, leaf));
+        match of {
+            Factors::Singles => dots::<S, Single<f32>>(s, size, q, keys, block.scores, ahead),
+            Factors::Pairs { instruction: true } => dots::<S, Pair<S::Pairs>>(s, size, q, keys, block.scores, ahead),
+            Factors::Pairs { instruction: false } => dots::<S, Pair<Emulated>>(s, size, q, keys, block.scores, ahead),
         }
         largest(s, rows, vectors, bits, block);
         let scale = s.splat(a.shape.scale);

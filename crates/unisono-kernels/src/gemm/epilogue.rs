@@ -7,8 +7,7 @@ use super::activations::{Act, Gelu, GeluTanh, Relu, Same, Silu, Table};
 use super::arithmetic::Arithmetic;
 use super::kernel::{Kernel, Work};
 use super::{Activation, Gemm};
-use crate::element::{Bf16, Element, Floats, OutFloats, mixed};
-use crate::out::Out;
+use crate::element::{Bf16, Element, OutFloats};
 use crate::simd::{LANES, Simd};
 
 /// Where the sums of a register tile, or of some rows of a strip, go and what happens to them on the way.
@@ -39,11 +38,13 @@ struct Places<E> {
 }
 
 impl<E> Places<E> {
-    fn of(element: usize, to: Out<E>, pre: Option<Out<E>>, residual: Option<&[E]>) -> Places<E> {
+    /// From element `c` of C on; all three are of C's kind, as [`Gemm::check`] saw.
+    fn of(g: &Gemm, c: usize) -> Places<E> {
+        let at = |first: *const u8| first.cast::<E>().wrapping_add(c);
         Places {
-            to: to.as_ptr().wrapping_add(element),
-            pre: pre.map_or(std::ptr::null_mut(), |pre| pre.as_ptr().wrapping_add(element)),
-            residual: residual.map_or(std::ptr::null(), |residual| residual.as_ptr().wrapping_add(element)),
+            to: at(g.c.address()).cast_mut(),
+            pre: g.pre.map_or(std::ptr::null(), |pre| at(pre.address())).cast_mut(),
+            residual: g.residual.map_or(std::ptr::null(), |residual| at(residual.address())),
         }
     }
 }
@@ -52,28 +53,8 @@ impl Finish {
     /// Of `rows × cols` sums, to element `c` of C and on, which is in column `col` of the product.
     pub fn of(g: &Gemm, c: usize, col: usize, (rows, cols): (usize, usize)) -> Finish {
         let to = match g.c {
-            OutFloats::F32(to) => {
-                let pre = g.pre.map(|pre| match pre {
-                    OutFloats::F32(pre) => pre,
-                    OutFloats::Bf16(_) => mixed("a product's outputs"),
-                });
-                let residual = g.residual.map(|residual| match residual {
-                    Floats::F32(residual) => residual,
-                    Floats::Bf16(_) => mixed("a product and its residual"),
-                });
-                To::F32(Places::of(c, to, pre, residual))
-            }
-            OutFloats::Bf16(to) => {
-                let pre = g.pre.map(|pre| match pre {
-                    OutFloats::Bf16(pre) => pre,
-                    OutFloats::F32(_) => mixed("a product's outputs"),
-                });
-                let residual = g.residual.map(|residual| match residual {
-                    Floats::Bf16(residual) => residual,
-                    Floats::F32(_) => mixed("a product and its residual"),
-                });
-                To::Bf16(Places::of(c, to, pre, residual))
-            }
+            OutFloats::F32(_) => To::F32(Places::of(g, c)),
+            OutFloats::Bf16(_) => To::Bf16(Places::of(g, c)),
         };
         Finish {
             to,
@@ -204,24 +185,15 @@ impl Finish {
         inexact
     }
 
-    /// The activations of bf16 that [`Finish::registers`] left to be looked up.
+    /// `to = activation(arguments)`, element by element, for the activations of bf16 that are looked up.
     ///
     /// # Safety
-    /// It ran.
+    /// The arguments were written, by [`Finish::registers`] or from memory.
     pub unsafe fn look_up<K: Kernel, A: Arithmetic<K>>(self) {
-        if let (To::Bf16(places), Some(table)) = (self.to, Table::of(self.activation)) {
-            // SAFETY: the caller's promise.
-            unsafe { self.activations(places, table.get::<K, A>()) }
-        }
-    }
-
-    /// `to = activation(arguments)`, element by element.
-    ///
-    /// # Safety
-    /// The arguments were written.
-    #[inline(always)]
-    unsafe fn activations(self, places: Places<Bf16>, table: &[Bf16; 1 << 16]) {
-        let (arguments, to) = (places.arguments(), places.to);
+        let (To::Bf16(places), Some(table)) = (self.to, Table::of(self.activation)) else {
+            return;
+        };
+        let (arguments, to, table) = (places.arguments(), places.to, table.get::<K, A>());
         for i in 0..self.rows {
             let row = i * self.stride;
             let mut j = 0;
@@ -296,20 +268,17 @@ impl<K: Kernel, A: Arithmetic<K>> Work<K, A> for FromMemory {
     unsafe fn run(self, s: K) {
         match self.finish.to {
             To::F32(places) => activated::<K, A, f32>(s, self, places),
-            To::Bf16(places) => match Table::of(self.finish.activation) {
-                Some(table) => {
-                    let table = table.get::<K, A>();
-                    let arguments = Places {
-                        to: places.arguments(),
-                        pre: std::ptr::null_mut(),
-                        ..places
-                    };
-                    rows::<K, A, Same, Bf16>(s, &self, arguments);
-                    // SAFETY: the rows were just written.
-                    unsafe { self.finish.activations(places, table) }
-                }
-                None => activated::<K, A, Bf16>(s, self, places),
-            },
+            To::Bf16(places) if Table::of(self.finish.activation).is_some() => {
+                let arguments = Places {
+                    to: places.arguments(),
+                    pre: std::ptr::null_mut(),
+                    ..places
+                };
+                rows::<K, A, Same, Bf16>(s, &self, arguments);
+                // SAFETY: the rows were just written.
+                unsafe { self.finish.look_up::<K, A>() }
+            }
+            To::Bf16(places) => activated::<K, A, Bf16>(s, self, places),
         }
     }
 }

@@ -111,3 +111,18 @@ pub(crate) fn check_head(op: &'static str, x: &Tensor, head: &Tensor) -> Result<
     }
     Ok(())
 }
+
+/// Fails where `residual` cannot be added to `y` element by element as it lies.
+pub(crate) fn check_residual(op: &'static str, y: &Tensor, residual: &Tensor) -> Result<()> {
+    same_device(op, y, residual)?;
+    residual.complete(op, "the residual")?;
+    y.expect_same_dtype(op, residual)?;
+    if residual.local_shape() != y.local_shape() || residual.placements() != y.placements() {
+        return Err(TensorError::Shape {
+            op,
+            found: format!("{y:?} and {residual:?}"),
+            rule: "both must have the same shape and placements".into(),
+        });
+    }
+    Ok(())
+}

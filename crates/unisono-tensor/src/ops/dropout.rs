@@ -1,6 +1,6 @@
 //! Dropout.
 
-use super::same_device;
+use super::check_residual;
 use crate::Result;
 use crate::error::TensorError;
 use crate::tensor::Tensor;
@@ -21,16 +21,7 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::dropout`], or a residual of another shape or placement.
     pub fn dropout_add(&self, residual: &Tensor, p: f32, site: u32) -> Result<Tensor> {
-        same_device("dropout_add", self, residual)?;
-        residual.complete("dropout_add", "the residual")?;
-        self.expect_same_dtype("dropout_add", residual)?;
-        if residual.local_shape() != self.local_shape() || residual.placements() != self.placements() {
-            return Err(TensorError::Shape {
-                op: "dropout_add",
-                found: format!("{self:?} and {residual:?}"),
-                rule: "both must have the same shape and placements".into(),
-            });
-        }
+        check_residual("dropout_add", self, residual)?;
         if p == 0.0 {
             return residual.add(self);
         }

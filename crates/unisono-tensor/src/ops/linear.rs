@@ -1,7 +1,7 @@
 //! Linear layers, whose weights lie `[in, out]` (GPT-2) or `[out, in]` (`torch.nn.Linear`). The order of every sum is the same,
 //! so a weight and its transpose give the same bits.
 
-use super::{batch_only, dim_sum, partial_of, same_device};
+use super::{batch_only, check_residual, dim_sum, partial_of, same_device};
 use crate::Result;
 use crate::error::TensorError;
 use crate::leaf::{UseKey, WeightGrad};
@@ -75,7 +75,7 @@ fn linear(
     activation: Activation,
     residual: Option<&Tensor>,
 ) -> Result<Tensor> {
-    let layer = Linear::new(direction, x, weight, bias, activation)?;
+    let layer = Linear::new(direction, x, weight, bias, activation, residual)?;
     let wants_grad = layer.wants.contains(&true) && x.device().grad_enabled();
     let (mut y, pre) = layer.forward(x, residual, wants_grad)?;
     if let (Some(f), Some(pre)) = (unary_of(activation), &pre) {
@@ -150,6 +150,7 @@ impl Linear {
         weight: &Tensor,
         bias: Option<&Tensor>,
         activation: Activation,
+        residual: Option<&Tensor>,
     ) -> Result<Linear> {
         let op = direction.op();
         let (in_dim, out_dim) = direction.dims();
@@ -257,7 +258,7 @@ impl Linear {
             column_axis: weight.meta().axis_of(device, out_dim),
         };
         if let Some(axis) = layer.row_axis
-            && (bias.is_some() || activation != Activation::None)
+            && (bias.is_some() || activation != Activation::None || residual.is_some())
         {
             return Err(TensorError::Partial {
                 op,
@@ -267,7 +268,10 @@ impl Linear {
                     weight.shape()
                 ),
                 axis: device.axis_name(axis.index),
-                hint: ", then add the bias and apply the activation, once",
+                hint: match residual {
+                    None => ", then add the bias and apply the activation, once",
+                    Some(_) => ", then add the bias and the residual, once",
+                },
             });
         }
         for weight in std::iter::once(weight).chain(bias) {
@@ -296,10 +300,10 @@ impl Linear {
             // Rounded when it is complete.
             meta.dtype = Dtype::F32;
         }
-        if let Some(residual) = residual {
-            self.check_residual(residual, &meta)?;
-        }
         let y = Tensor::activation(device, meta)?;
+        if let Some(residual) = residual {
+            check_residual(self.direction.op(), &y, residual)?;
+        }
         let pre = match self.activation {
             Activation::None => None,
             _ if save => Some(Tensor::activation(device, y.meta().clone())?),
@@ -324,33 +328,6 @@ impl Linear {
             residual: residual.map(Tensor::buffer),
         })?;
         Ok((y, pre))
-    }
-
-    /// Whether `residual` lies as the result does.
-    fn check_residual(&self, residual: &Tensor, result: &Meta) -> Result<()> {
-        let op = self.direction.op();
-        if let Some(axis) = self.row_axis {
-            return Err(TensorError::Partial {
-                op,
-                what: format!("the product with a row-parallel weight {:?}", self.weight.shape()),
-                axis: residual.device().axis_name(axis.index),
-                hint: ", then add the residual, once",
-            });
-        }
-        same_device(op, &self.weight, residual)?;
-        residual.complete(op, "the residual")?;
-        residual.expect_dtype(op, result.dtype)?;
-        if residual.local_shape() != result.local || residual.placements() != result.placements {
-            return Err(TensorError::Shape {
-                op,
-                found: format!(
-                    "a residual {residual:?} for a result of which a device holds {:?}",
-                    result.local
-                ),
-                rule: "both must have the same shape and placements".into(),
-            });
-        }
-        Ok(())
     }
 
     fn backward(

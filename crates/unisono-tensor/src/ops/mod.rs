@@ -21,7 +21,7 @@ pub mod shape;
 pub mod softmax;
 mod swiglu;
 
-pub(crate) use check::{batch_only, check_targets, whole_last};
+pub(crate) use check::{batch_only, check_residual, check_targets, whole_last};
 
 use crate::error::TensorError;
 use crate::tensor::{Dtype, PartialSum, Tensor};
