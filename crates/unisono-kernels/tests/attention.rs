@@ -93,12 +93,19 @@ fn what_is_not_seen_is_not_touched() {
             ..square(1, 1, 1, 16, 80)
         };
         let (x, layout) = (case.inputs(), case.layout());
-        let mut dirty = x.clone();
-        for t in 40..80 {
-            dirty[t * layout.token + case.d..(t + 1) * layout.token].fill(f32::NAN);
-        }
-        for from in [0, 39] {
-            assert!(case.chunk(&x, from, 40, 80) == case.chunk(&dirty, from, 40, 80));
+        // The last position is the second of a pair of keys, or the first.
+        for filled in [40, 41] {
+            let mut dirty = x.clone();
+            for t in filled..80 {
+                dirty[t * layout.token + case.d..(t + 1) * layout.token].fill(f32::NAN);
+            }
+            for from in [0, filled - 1] {
+                assert!(case.chunk(&x, from, filled, 80) == case.chunk(&dirty, from, filled, 80));
+            }
+            // Later tokens of the same call.
+            let width = case.groups * case.heads * case.d;
+            let (clean, spoilt) = (case.chunk(&x, 0, 80, 80), case.chunk(&dirty, 0, 80, 80));
+            assert!(clean[..filled * width] == spoilt[..filled * width] && clean != spoilt);
         }
     }
 }
@@ -139,6 +146,11 @@ fn rounding_elsewhere_gives_other_bits() {
         ..Order::TRUE
     });
     assert!(fast.lse != one_by_one.lse);
+    let key_by_key = case.slow(Order {
+        key_pairs: false,
+        ..Order::TRUE
+    });
+    assert!(fast.lse == key_by_key.lse && fast.out != key_by_key.out);
 }
 
 #[test]

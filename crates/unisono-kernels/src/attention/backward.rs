@@ -5,8 +5,9 @@
 //! for `dk` and `dv` only, in the same order. All sums are f32 in scratch; a gradient is stored once, when it is finished.
 
 use super::ahead::Ahead;
-use super::forward::{GROUP, dots, take};
+use super::forward::take;
 use super::micro::{Micro, Product, Single, Sink, multiply};
+use super::scores::{GROUP, dots};
 use super::{BLOCK, Inputs, pack, seen};
 use crate::element::Element;
 use crate::math::lanes::exp;
@@ -356,14 +357,14 @@ fn block_pair<S: Micro>(
         };
         // SAFETY: `p` and `ds` hold the block's pairs, `dv` and `dk` its keys.
         unsafe {
-            multiply::<S, Single<f32>>(s, keys, padded / LANES, &product, ahead);
+            multiply::<S, Single>(s, keys, padded / LANES, &product, ahead);
             let product = Product {
                 a: block.ds.as_ptr(),
                 b: queries.q.as_ptr().add(first * padded),
                 c: block.dk.as_mut_ptr(),
                 ..product
             };
-            multiply::<S, Single<f32>>(s, keys, padded / LANES, &product, ahead);
+            multiply::<S, Single>(s, keys, padded / LANES, &product, ahead);
         }
     }
 }
@@ -396,7 +397,7 @@ unsafe fn group<S: Micro>(
     // SAFETY: rows of the part and the block.
     unsafe {
         let leaf = Units::whole(a.shape.head_dim).leaf();
-        dots::<S, Single<f32>>(
+        dots::<S, Single>(
             s,
             (rows, vectors),
             (&queries.q[row * padded..], padded),
@@ -404,7 +405,7 @@ unsafe fn group<S: Micro>(
             p,
             ahead,
         );
-        dots::<S, Single<f32>>(
+        dots::<S, Single>(
             s,
             (rows, vectors),
             (&queries.d_out[row * padded..], padded),
@@ -426,7 +427,7 @@ unsafe fn group<S: Micro>(
             }
         }
         if part.dq {
-            multiply::<S, Single<f32>>(
+            multiply::<S, Single>(
                 s,
                 rows,
                 padded / LANES,

@@ -1,19 +1,17 @@
 //! The forward pass of one tile: blocks of keys outside, groups of query rows inside.
 
 use super::ahead::Ahead;
-use super::micro::{Micro, Pair, Product, Single, Sink, Step, multiply};
+use super::micro::{Micro, Pair, Product, Single, Sink, multiply};
+use super::scores::{Dots, Factors, GROUP, dots, fold_max, largest, probabilities};
+use super::seen::parted;
 use super::{BLOCK, Inputs, Layout, pack};
-use crate::element::{Bf16, Element};
+use crate::element::Element;
 use crate::gemm::arithmetic::Emulated;
 use crate::math::lanes::{exp, ln};
-use crate::order::Units;
 use crate::out::Out;
 use crate::scratch::Scratch;
 use crate::simd::LANES;
 use std::ops::Range;
-
-/// Query rows that go through a block of keys together: their scores stay in the first cache.
-pub(super) const GROUP: usize = 16;
 
 /// What a tile computes: rows of one sequence and group, row `head * queries + query`.
 pub(super) struct Part {
@@ -31,45 +29,6 @@ pub(super) struct Arrays<'a, E> {
     pub lse: Option<Out<'a, f32>>,
     /// Whether the CPU multiplies pairs of bf16.
     pub bf16_instruction: bool,
-}
-
-/// How the dot products of queries and keys are taken.
-#[derive(Clone, Copy)]
-struct Dots {
-    of: Factors,
-    /// Addends and steps of a leaf.
-    addends: usize,
-    leaf: usize,
-    /// Steps of all leaves: what a query or a key takes in memory.
-    steps: usize,
-}
-
-/// What queries and keys are kept as.
-#[derive(Clone, Copy)]
-enum Factors {
-    /// f32.
-    Singles,
-    /// Words that hold a pair of bf16 each.
-    Pairs { instruction: bool },
-}
-
-impl Dots {
-    /// Of heads of `d` elements of the kind `E`.
-    #[inline(always)]
-    fn of<E: Element>(d: usize, instruction: bool) -> Dots {
-        let addends = Units::whole(d).leaf();
-        let (of, leaf) = match size_of::<E>() == size_of::<Bf16>() {
-            true => (Factors::Pairs { instruction }, addends.div_ceil(2)),
-            false => (Factors::Singles, addends),
-        };
-        let steps = d / addends * leaf;
-        Dots {
-            of,
-            addends,
-            leaf,
-            steps,
-        }
-    }
 }
 
 /// Cuts `len` floats off the front of `rest`, rounded up to whole vectors.
@@ -96,7 +55,7 @@ struct Rows<'s> {
 struct Block<'s> {
     /// Keys, transposed: `[dots.steps, BLOCK]`.
     keys: &'s mut [f32],
-    /// Values, if they are not read in place: `[BLOCK, padded]`.
+    /// Values, if they are not read in place: `[BLOCK, padded]`, or half as many rows of pairs.
     values: &'s mut [f32],
     /// Scores, then probabilities: `[GROUP, BLOCK]`, and as much again for dot products of several leaves.
     scores: &'s mut [f32],
@@ -106,11 +65,11 @@ struct Block<'s> {
 
 /// Where a block's values are.
 #[derive(Clone, Copy)]
-enum Values<E> {
+enum Values {
     /// In the block's scratch.
     Packed,
     /// Where they lie, rows so many elements apart.
-    InPlace(*const E, usize),
+    InPlace(*const f32, usize),
 }
 
 #[inline(always)]
@@ -159,8 +118,6 @@ pub(super) fn run<S: Micro, E: Element>(s: S, a: &Inputs, arrays: &Arrays<E>, pa
     for at in 0..blocks {
         let keys = (a.shape.keys - at * BLOCK).min(BLOCK);
         let (k, v) = (a.k_layout.at(b, at * BLOCK, g, 0), a.v_layout.at(b, at * BLOCK, g, 0));
-        // Few rows read the values once, in place; for many they are copied together.
-        let in_place = count <= GROUP && d == padded;
         let (key_row, value_row) = (a.k_layout.token, a.v_layout.token);
         if at + 1 < blocks {
             ahead.note(arrays.k.as_ptr(), k + BLOCK * key_row, key_row, BLOCK);
@@ -168,19 +125,27 @@ pub(super) fn run<S: Micro, E: Element>(s: S, a: &Inputs, arrays: &Arrays<E>, pa
         // SAFETY: `check` saw that the arrays hold these rows.
         let values = unsafe {
             let (k, v) = (arrays.k.as_ptr().add(k), arrays.v.as_ptr().add(v));
+            let (to_keys, to_values) = (block.keys.as_mut_ptr(), block.values.as_mut_ptr());
             match dots.of {
-                Factors::Singles => pack::transposed(s, k, key_row, keys, d, block.keys.as_mut_ptr()),
+                Factors::Singles => pack::transposed(s, k, key_row, keys, d, to_keys),
                 Factors::Pairs { .. } => {
-                    pack::transposed_pairs(s, k.cast(), key_row, keys, (d, dots.addends), block.keys.as_mut_ptr());
+                    pack::transposed_pairs(s, k.cast(), key_row, keys, (d, dots.addends), to_keys);
                 }
             }
-            if in_place {
-                ahead.note(v, 0, value_row, keys);
-                Values::InPlace(v, value_row)
-            } else {
-                pack::rows(s, v, value_row, keys, d, block.values.as_mut_ptr());
-                ahead.note(v, BLOCK * value_row, value_row, if at + 1 < blocks { BLOCK } else { 0 });
-                Values::Packed
+            // Few rows read the values of f32 once, in place; else they are copied together.
+            match dots.of {
+                Factors::Singles if count <= GROUP && d == padded => {
+                    ahead.note(v, 0, value_row, keys);
+                    Values::InPlace(v.cast(), value_row)
+                }
+                of => {
+                    match of {
+                        Factors::Singles => pack::rows(s, v, value_row, keys, d, to_values),
+                        Factors::Pairs { .. } => pack::pairs_of_rows(s, v.cast(), value_row, keys, d, to_values),
+                    }
+                    ahead.note(v, BLOCK * value_row, value_row, if at + 1 < blocks { BLOCK } else { 0 });
+                    Values::Packed
+                }
             }
         };
         for first in (0..count).step_by(GROUP) {
@@ -204,7 +169,7 @@ pub(super) fn run<S: Micro, E: Element>(s: S, a: &Inputs, arrays: &Arrays<E>, pa
             }
             let place = (first, here, &bits);
             // SAFETY: the group's rows of the state, the block's scratch and values.
-            unsafe { group(s, a, &mut state, &mut block, place, values, &mut ahead) };
+            unsafe { group::<S, E>(s, a, &mut state, &mut block, place, values, &mut ahead) };
             if at + 1 == own_blocks {
                 finish(s, a, (arrays.out, arrays.lse), (b, g, rows.clone()), first, &state);
             }
@@ -270,7 +235,7 @@ unsafe fn group<S: Micro, E: Element>(
     state: &mut Rows,
     block: &mut Block,
     (first, rows, bits): (usize, usize, &[u64; GROUP]),
-    values: Values<E>,
+    values: Values,
     ahead: &mut Ahead,
 ) {
     let any = bits.iter().fold(0, |any, row| any | row);
@@ -286,11 +251,11 @@ unsafe fn group<S: Micro, E: Element>(
         let size = (rows, vectors);
         let (q, keys) = ((&state.q[first * steps..], steps), (&*block.keys, leaf));
         match of {
-            Factors::Singles => dots::<S, Single<f32>>(s, size, q, keys, block.scores, ahead),
+            Factors::Singles => dots::<S, Single>(s, size, q, keys, block.scores, ahead),
             Factors::Pairs { instruction: true } => dots::<S, Pair<S::Pairs>>(s, size, q, keys, block.scores, ahead),
             Factors::Pairs { instruction: false } => dots::<S, Pair<Emulated>>(s, size, q, keys, block.scores, ahead),
         }
-        largest(s, rows, vectors, bits, block);
+        largest(s, size, bits, block.scores, block.largest);
         let scale = s.splat(a.shape.scale);
         let before = s.load(state.top.as_ptr().add(first));
         let now = s.max(before, fold_max(s, block.largest));
@@ -303,158 +268,37 @@ unsafe fn group<S: Micro, E: Element>(
         let shifts = s.to_array(shift);
         for r in 0..rows {
             let row = block.scores.as_mut_ptr().add(r * BLOCK);
-            let sum = probabilities(s, row, vectors, bits[r], scale, s.splat(-shifts[r]));
+            let sum = probabilities::<S, E>(s, row, vectors, bits[r], scale, s.splat(-shifts[r]));
             let total = state.sum.as_mut_ptr().add((first + r) * LANES);
             s.store(total, s.fma(s.load(total), s.splat(factors[r]), sum));
         }
+        let (steps, seen) = match of {
+            Factors::Singles => (BLOCK, *bits),
+            Factors::Pairs { .. } => (BLOCK / 2, bits.map(parted)),
+        };
+        let (b, b_step) = match values {
+            Values::Packed => (block.values.as_ptr(), padded),
+            Values::InPlace(values, row) => (values, row),
+        };
         let product = Product {
             a: block.scores.as_ptr(),
             a_row: BLOCK,
             a_step: 1,
-            b: block.values.as_ptr(),
-            b_step: padded,
-            steps: BLOCK,
-            seen: bits.as_ptr(),
+            b,
+            b_step,
+            steps,
+            seen: seen.as_ptr(),
             c: state.acc.as_mut_ptr().add(first * padded),
             c_row: padded,
             sink: Sink::Rescale(factors.as_ptr()),
         };
-        match values {
-            Values::Packed => multiply::<S, Single<f32>>(s, rows, padded / LANES, &product, ahead),
-            Values::InPlace(b, b_step) => {
-                multiply::<S, Single<E>>(s, rows, padded / LANES, &product.of(b, b_step), ahead);
-            }
+        let vectors = padded / LANES;
+        match of {
+            Factors::Singles => multiply::<S, Single>(s, rows, vectors, &product, ahead),
+            Factors::Pairs { instruction: true } => multiply::<S, Pair<S::Pairs>>(s, rows, vectors, &product, ahead),
+            Factors::Pairs { instruction: false } => multiply::<S, Pair<Emulated>>(s, rows, vectors, &product, ahead),
         }
     }
-}
-
-/// `scores[r][t] = dot(q[r], key t)` for `rows ≤ GROUP` rows and `vectors` vectors of keys.
-///
-/// A dot product of several leaves (`head_dim` of 128 and more) runs the stack machine of the canonical order on the whole
-/// group; `scores` has room for its two entries.
-///
-/// # Safety
-/// `q` holds the rows, `q_row` apart; `keys` is `[steps, BLOCK]`, and a leaf takes `leaf` steps.
-#[inline(always)]
-pub(super) unsafe fn dots<S: Micro, T: Step<S, B = f32>>(
-    s: S,
-    (rows, vectors): (usize, usize),
-    (q, q_row): (&[f32], usize),
-    (keys, leaf): (&[f32], usize),
-    scores: &mut [f32],
-    ahead: &mut Ahead,
-) {
-    let mut depth = 0;
-    for index in 0..keys.len() / BLOCK / leaf {
-        let merges = (index + 1).trailing_zeros() as usize;
-        let entry = if merges == 0 { depth } else { depth - 1 };
-        // SAFETY: steps `index * leaf..` of both factors; entries of GROUP rows.
-        unsafe {
-            multiply::<S, T>(
-                s,
-                rows,
-                vectors,
-                &Product {
-                    a: q.as_ptr().add(index * leaf),
-                    a_row: q_row,
-                    a_step: 1,
-                    b: keys.as_ptr().add(index * leaf * BLOCK),
-                    b_step: BLOCK,
-                    steps: leaf,
-                    seen: std::ptr::null(),
-                    c: scores.as_mut_ptr().add(entry * GROUP * BLOCK),
-                    c_row: BLOCK,
-                    sink: if merges == 0 { Sink::Store } else { Sink::Add },
-                },
-                ahead,
-            );
-        }
-        depth = entry + 1;
-        for _ in 1..merges {
-            depth -= 1;
-            let (below, top) = scores.split_at_mut(depth * GROUP * BLOCK);
-            for (b, t) in below[(depth - 1) * GROUP * BLOCK..].iter_mut().zip(top) {
-                *b += *t;
-            }
-        }
-    }
-}
-
-/// Which lanes of vector `v` a row's bits name.
-#[inline(always)]
-pub(super) fn lanes_of<S: Micro>(s: S, bits: u64, v: usize) -> S::M {
-    let each = s.from_array_u(std::array::from_fn(|lane| 1 << lane));
-    s.eq_u(s.and_u(s.splat_u((bits >> (v * LANES)) as u32), each), each)
-}
-
-/// Per row the largest seen score of each lane, −∞ where there is none.
-///
-/// # Safety
-/// `rows ≤ GROUP`, `vectors ≤ 4`.
-#[inline(always)]
-unsafe fn largest<S: Micro>(s: S, rows: usize, vectors: usize, bits: &[u64; GROUP], block: &mut Block) {
-    let none = s.splat(f32::NEG_INFINITY);
-    for (r, bits) in bits.iter().enumerate() {
-        let mut most = none;
-        for v in 0..if r < rows { vectors } else { 0 } {
-            // SAFETY: row `r` of the scores.
-            let x = unsafe { s.load(block.scores.as_ptr().add(r * BLOCK + v * LANES)) };
-            let x = match (bits >> (v * LANES)) & 0xffff {
-                0xffff => x,
-                _ => s.select(lanes_of(s, *bits, v), x, none),
-            };
-            most = s.max(most, x);
-        }
-        // SAFETY: row `r` of `[GROUP, 16]`.
-        unsafe { s.store(block.largest.as_mut_ptr().add(r * LANES), most) };
-    }
-}
-
-/// Lane `r` is the largest element of row `r` of a 16 × 16 matrix.
-///
-/// # Safety
-/// `rows` holds 256 floats.
-#[inline(always)]
-unsafe fn fold_max<S: Micro>(s: S, rows: &mut [f32]) -> S::F {
-    let mut out = [0.0; LANES];
-    for (four, out) in out.chunks_exact_mut(4).enumerate() {
-        // SAFETY: four of the rows.
-        let quads = s.transpose4_u(std::array::from_fn(|k| unsafe {
-            s.bits(s.load(rows.as_ptr().add((4 * four + k) * LANES)))
-        }));
-        let [x, y, z, w] = quads.map(|q| s.from_bits(q));
-        // Lane 4 L + k: the largest of row k among its elements 4 L to 4 L + 3.
-        let most = s.to_array(s.max(s.max(x, y), s.max(z, w)));
-        let max = |a: f32, b: f32| if a > b { a } else { b };
-        for (k, out) in out.iter_mut().enumerate() {
-            *out = max(max(most[k], most[4 + k]), max(most[8 + k], most[12 + k]));
-        }
-    }
-    s.from_array(out)
-}
-
-/// Replaces a row's scores by `exp(fma(score, scale, −m))`, +0 where the key is not seen; returns their sum by lanes.
-///
-/// # Safety
-/// `row` holds `vectors` vectors.
-#[inline(always)]
-unsafe fn probabilities<S: Micro>(s: S, row: *mut f32, vectors: usize, bits: u64, scale: S::F, minus_m: S::F) -> S::F {
-    let mut sum = s.zero();
-    for v in 0..vectors {
-        // SAFETY: the row's vectors.
-        unsafe {
-            let at = row.add(v * LANES);
-            let p = exp(s, s.fma(s.load(at), scale, minus_m));
-            let p = match (bits >> (v * LANES)) & 0xffff {
-                0xffff => p,
-                _ => s.select(lanes_of(s, bits, v), p, s.zero()),
-            };
-            s.store(at, p);
-            // From +0, and a probability is never −0, so the first addition changes nothing.
-            sum = s.add(sum, p);
-        }
-    }
-    sum
 }
 
 /// `out` and `lse` of one group, rows `first..` of the tile.

@@ -2,7 +2,6 @@
 
 use super::ahead::{Ahead, Ask, LINE};
 use super::seen::low_bits;
-use crate::element::Element;
 #[cfg(target_arch = "x86_64")]
 use crate::gemm::arithmetic::Instruction;
 use crate::gemm::arithmetic::{Arithmetic, Emulated};
@@ -11,35 +10,41 @@ use crate::simd::{LANES, Portable, Simd};
 use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
 use std::marker::PhantomData;
 
-/// What one step of a product multiplies and adds.
+/// What one step of a product multiplies and adds: words of 32 bits of both factors.
 pub(super) trait Step<S: Simd> {
-    /// What the second factor is made of.
-    type B: Copy;
     /// Whether [`Step::add`] is an instruction of AVX512-BF16, which the calling function must then have.
     const BF16_INSTRUCTION: bool = false;
 
-    /// 16 of the second factor.
-    ///
-    /// # Safety
-    /// They are readable.
-    unsafe fn load(s: S, b: *const Self::B) -> S::F;
-
     /// `a · b + sum`.
     fn add(s: S, a: S::F, b: S::F, sum: S::F) -> S::F;
-}
 
-/// f32, a fused multiply-add; the second factor is read as f32.
-pub(super) struct Single<E>(PhantomData<E>);
-
-impl<S: Simd, E: Element> Step<S> for Single<E> {
-    type B = E;
-
+    /// What a word of [`Product::seen`] says of the steps.
     #[inline(always)]
-    unsafe fn load(s: S, b: *const E) -> S::F {
-        // SAFETY: the caller's promise.
-        unsafe { E::load(s, b) }
+    fn of(word: u64) -> Seen {
+        Seen {
+            first: word,
+            second: word,
+        }
     }
 
+    /// `b` with +0 for what a row does not see of it: of a pair the first or the second.
+    #[inline(always)]
+    fn seen(_: S, b: S::F, _first: bool, _second: bool) -> S::F {
+        b
+    }
+}
+
+/// Which steps a row sees, bit `t` for step `t`: of a pair the first and the second, of another step the same twice.
+#[derive(Clone, Copy)]
+pub(super) struct Seen {
+    first: u64,
+    second: u64,
+}
+
+/// f32, a fused multiply-add.
+pub(super) struct Single;
+
+impl<S: Simd> Step<S> for Single {
     #[inline(always)]
     fn add(s: S, a: S::F, b: S::F, sum: S::F) -> S::F {
         s.fma(a, b, sum)
@@ -50,18 +55,25 @@ impl<S: Simd, E: Element> Step<S> for Single<E> {
 pub(super) struct Pair<A>(PhantomData<A>);
 
 impl<S: Simd, A: Arithmetic<S>> Step<S> for Pair<A> {
-    type B = f32;
     const BF16_INSTRUCTION: bool = A::BF16_INSTRUCTION;
-
-    #[inline(always)]
-    unsafe fn load(s: S, b: *const f32) -> S::F {
-        // SAFETY: the caller's promise.
-        unsafe { s.load(b) }
-    }
 
     #[inline(always)]
     fn add(s: S, a: S::F, b: S::F, sum: S::F) -> S::F {
         A::dot(s, a, b, sum)
+    }
+
+    #[inline(always)]
+    fn of(word: u64) -> Seen {
+        Seen {
+            first: word & low_bits(32),
+            second: word >> 32,
+        }
+    }
+
+    #[inline(always)]
+    fn seen(s: S, b: S::F, first: bool, second: bool) -> S::F {
+        let halves = if first { 0xffff } else { 0 } | if second { 0xffff_0000 } else { 0 };
+        s.from_bits(s.and_u(s.bits(b), s.splat_u(halves)))
     }
 }
 
@@ -79,37 +91,19 @@ pub(super) enum Sink {
 /// `sum[r][n] = Σₜ a[r · a_row + t · a_step] · b[t · b_step + n]`, by a [`Step`] each from +0, `t` ascending over the
 /// steps that row `r` sees; then `sink` to `c[r · c_row + n]`.
 #[derive(Clone, Copy)]
-pub(super) struct Product<E> {
+pub(super) struct Product {
     pub a: *const f32,
     pub a_row: usize,
     pub a_step: usize,
-    pub b: *const E,
+    pub b: *const f32,
     pub b_step: usize,
     pub steps: usize,
-    /// A word of bits a row, bit `t` for step `t < 64`; null if each row sees all steps.
+    /// A word of bits a row, null if each row sees all steps. [`Single`]: bit `t` for step `t < 64`; [`Pair`]: bits `t` and
+    /// `32 + t` for the two of step `t < 32`, as [`seen::parted`](super::seen::parted) has them.
     pub seen: *const u64,
     pub c: *mut f32,
     pub c_row: usize,
     pub sink: Sink,
-}
-
-impl<E> Product<E> {
-    /// The same product with another second factor.
-    #[inline(always)]
-    pub fn of<B>(self, b: *const B, b_step: usize) -> Product<B> {
-        Product {
-            a: self.a,
-            a_row: self.a_row,
-            a_step: self.a_step,
-            b,
-            b_step,
-            steps: self.steps,
-            seen: self.seen,
-            c: self.c,
-            c_row: self.c_row,
-            sink: self.sink,
-        }
-    }
 }
 
 /// Register tiles compiled for an instruction set.
@@ -125,7 +119,7 @@ pub(super) trait Micro: Simd {
     ///
     /// # Safety
     /// The pointers of `product` reach as far as its fields say; `b` and `c` are read and written in whole vectors.
-    unsafe fn tile<T: Step<Self>, const R: usize, const V: usize>(product: &Product<T::B>, ask: &Ask);
+    unsafe fn tile<T: Step<Self>, const R: usize, const V: usize>(product: &Product, ask: &Ask);
 
     /// Asks for the cache line of `p`, which need not be valid, into the first or the second level.
     #[inline(always)]
@@ -139,18 +133,15 @@ impl Micro for crate::simd::Avx512 {
     type Pairs = Instruction;
 
     #[inline(always)]
-    unsafe fn tile<T: Step<Self>, const R: usize, const V: usize>(product: &Product<T::B>, ask: &Ask) {
+    unsafe fn tile<T: Step<Self>, const R: usize, const V: usize>(product: &Product, ask: &Ask) {
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-        unsafe fn compiled<T: Step<crate::simd::Avx512>, const R: usize, const V: usize>(
-            product: &Product<T::B>,
-            ask: &Ask,
-        ) {
+        unsafe fn compiled<T: Step<crate::simd::Avx512>, const R: usize, const V: usize>(product: &Product, ask: &Ask) {
             // SAFETY: this function runs only where the features are; the pointers are the caller's promise.
             unsafe { body::<_, T, R, V>(crate::simd::Avx512::new(), product, ask) }
         }
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
         unsafe fn with_bf16<T: Step<crate::simd::Avx512>, const R: usize, const V: usize>(
-            product: &Product<T::B>,
+            product: &Product,
             ask: &Ask,
         ) {
             // SAFETY: as above.
@@ -185,12 +176,9 @@ impl Micro for crate::simd::Avx2 {
     type Pairs = Emulated;
 
     #[inline(always)]
-    unsafe fn tile<T: Step<Self>, const R: usize, const V: usize>(product: &Product<T::B>, ask: &Ask) {
+    unsafe fn tile<T: Step<Self>, const R: usize, const V: usize>(product: &Product, ask: &Ask) {
         #[target_feature(enable = "avx2,fma")]
-        unsafe fn compiled<T: Step<crate::simd::Avx2>, const R: usize, const V: usize>(
-            product: &Product<T::B>,
-            ask: &Ask,
-        ) {
+        unsafe fn compiled<T: Step<crate::simd::Avx2>, const R: usize, const V: usize>(product: &Product, ask: &Ask) {
             // SAFETY: this function runs only where the features are; the pointers are the caller's promise.
             unsafe { body::<_, T, R, V>(crate::simd::Avx2::new(), product, ask) }
         }
@@ -216,7 +204,7 @@ impl Micro for Portable {
     type Pairs = Emulated;
 
     #[inline(never)]
-    unsafe fn tile<T: Step<Self>, const R: usize, const V: usize>(product: &Product<T::B>, ask: &Ask) {
+    unsafe fn tile<T: Step<Self>, const R: usize, const V: usize>(product: &Product, ask: &Ask) {
         // SAFETY: the caller's promise.
         unsafe { body::<_, T, R, V>(Portable::new(), product, ask) }
     }
@@ -231,7 +219,7 @@ pub(super) unsafe fn multiply<S: Micro, T: Step<S>>(
     _: S,
     rows: usize,
     vectors: usize,
-    product: &Product<T::B>,
+    product: &Product,
     ahead: &mut Ahead,
 ) {
     let mut row = 0;
@@ -275,7 +263,7 @@ pub(super) unsafe fn multiply<S: Micro, T: Step<S>>(
 /// # Safety
 /// As for [`Micro::tile`].
 #[inline(always)]
-unsafe fn by_size<S: Micro, T: Step<S>>(rows: usize, vectors: usize, product: &Product<T::B>, ask: &Ask) {
+unsafe fn by_size<S: Micro, T: Step<S>>(rows: usize, vectors: usize, product: &Product, ask: &Ask) {
     // SAFETY: the caller's promise. Tiles that an instruction set has no registers for are never asked for.
     unsafe {
         match (rows, vectors) {
@@ -312,7 +300,7 @@ unsafe fn by_size<S: Micro, T: Step<S>>(rows: usize, vectors: usize, product: &P
 /// # Safety
 /// As for [`Micro::tile`].
 #[inline(always)]
-unsafe fn body<S: Micro, T: Step<S>, const R: usize, const V: usize>(s: S, product: &Product<T::B>, ask: &Ask) {
+unsafe fn body<S: Micro, T: Step<S>, const R: usize, const V: usize>(s: S, product: &Product, ask: &Ask) {
     let p = *product;
     let mut sums = [[s.zero(); V]; R];
     // SAFETY: the caller's promise, here and below.
@@ -320,8 +308,8 @@ unsafe fn body<S: Micro, T: Step<S>, const R: usize, const V: usize>(s: S, produ
         if p.seen.is_null() {
             every::<S, T, R, V>(s, &p, 0, p.steps, ask, &mut sums);
         } else {
-            let seen: [u64; R] = std::array::from_fn(|r| *p.seen.add(r));
-            let all = seen.iter().fold(u64::MAX, |bits, row| bits & row);
+            let seen: [Seen; R] = std::array::from_fn(|r| T::of(*p.seen.add(r)));
+            let all = seen.iter().fold(u64::MAX, |bits, row| bits & row.first & row.second);
             // The first run of steps that all rows see goes without looking at bits.
             let run = all.trailing_zeros();
             let end = run + all.checked_shr(run).unwrap_or(0).trailing_ones();
@@ -351,7 +339,7 @@ unsafe fn body<S: Micro, T: Step<S>, const R: usize, const V: usize>(s: S, produ
 #[inline(always)]
 unsafe fn every<S: Micro, T: Step<S>, const R: usize, const V: usize>(
     s: S,
-    p: &Product<T::B>,
+    p: &Product,
     from: usize,
     to: usize,
     ask: &Ask,
@@ -388,13 +376,13 @@ unsafe fn every<S: Micro, T: Step<S>, const R: usize, const V: usize>(
 #[inline(always)]
 unsafe fn step<S: Micro, T: Step<S>, const R: usize, const V: usize>(
     s: S,
-    p: &Product<T::B>,
+    p: &Product,
     t: usize,
     sums: &mut [[S::F; V]; R],
 ) {
     // SAFETY: step `t` of the product.
     unsafe {
-        let b: [S::F; V] = std::array::from_fn(|v| T::load(s, p.b.add(t * p.b_step + v * LANES)));
+        let b: [S::F; V] = std::array::from_fn(|v| s.load(p.b.add(t * p.b_step + v * LANES)));
         for (r, sums) in sums.iter_mut().enumerate() {
             let a = s.splat(*p.a.add(r * p.a_row + t * p.a_step));
             for (sum, b) in sums.iter_mut().zip(b) {
@@ -411,13 +399,14 @@ unsafe fn step<S: Micro, T: Step<S>, const R: usize, const V: usize>(
 #[inline(always)]
 unsafe fn some<S: Micro, T: Step<S>, const R: usize, const V: usize>(
     s: S,
-    p: &Product<T::B>,
+    p: &Product,
     wanted: u64,
-    seen: &[u64; R],
+    seen: &[Seen; R],
     sums: &mut [[S::F; V]; R],
 ) {
     for (r, sums) in sums.iter_mut().enumerate() {
-        let mut left = seen[r] & wanted;
+        let Seen { first, second } = seen[r];
+        let mut left = (first | second) & wanted;
         let mut local = *sums;
         while left != 0 {
             let t = left.trailing_zeros() as usize;
@@ -425,8 +414,10 @@ unsafe fn some<S: Micro, T: Step<S>, const R: usize, const V: usize>(
             // SAFETY: step `t` of the product.
             unsafe {
                 let a = s.splat(*p.a.add(r * p.a_row + t * p.a_step));
+                let (first, second) = (first >> t & 1 == 1, second >> t & 1 == 1);
                 for (v, sum) in local.iter_mut().enumerate() {
-                    *sum = T::add(s, a, T::load(s, p.b.add(t * p.b_step + v * LANES)), *sum);
+                    let b = s.load(p.b.add(t * p.b_step + v * LANES));
+                    *sum = T::add(s, a, T::seen(s, b, first, second), *sum);
                 }
             }
         }

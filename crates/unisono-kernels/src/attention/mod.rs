@@ -31,12 +31,15 @@
 //!
 //! # bf16
 //!
-//! Queries, keys, values, the output and their gradients may be bf16, all of them in one call. The forward pass takes `dot(j)`
-//! in pairs as a product of bf16 does ([`crate::gemm`]), whatever the run's order of products. Otherwise they are read as the
-//! f32 that they are, all of the above is computed in f32, the backward pass's dot products too, and each stored element
-//! (`out`, `dq`, `dk`, `dv`) is rounded once, to nearest even; `D` uses `out` as it was stored. `lse` stays f32. So the backward
-//! pass's probabilities add up to 1 but for the last bits in which the two kinds of `dot` differ. On CPUs without AVX512-BF16
-//! pairs are emulated, and the scores take several times as long.
+//! Queries, keys, values, the output and their gradients may be bf16, all of them in one call. The forward pass's two products
+//! are then of bf16, in pairs as [`crate::gemm`] has them, whatever the run's order of products: `dot(j)` in pairs of elements;
+//! `Σ_j p(j) v[j][c]` in pairs of keys `2 i` and `2 i + 1`, with `p(j)` rounded to bf16 (`sum` is of the unrounded ones). Of a
+//! pair that a query sees half of, the other half is +0; a pair of which it sees nothing is skipped.
+//!
+//! Otherwise they are read as the f32 that they are, all of the above is computed in f32, the backward pass's dot products too,
+//! and each stored element (`out`, `dq`, `dk`, `dv`) is rounded once, to nearest even; `D` uses `out` as it was stored. `lse`
+//! stays f32. So the backward pass's probabilities add up to 1 but for the last bits in which the two kinds of `dot` differ. On
+//! CPUs without AVX512-BF16 pairs are emulated, and the two products take several times as long.
 
 mod ahead;
 mod backward;
@@ -44,6 +47,7 @@ mod forward;
 mod inputs;
 mod micro;
 mod pack;
+mod scores;
 mod seen;
 
 use crate::element::{Bf16, Floats, OutFloats, mixed};

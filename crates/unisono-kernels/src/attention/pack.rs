@@ -35,6 +35,42 @@ pub(super) unsafe fn rows<S: Simd, E: Element>(
     }
 }
 
+/// Word `c` of row `t` of `to`, rows of `padded`, is `from[2 t * stride + c]` and `from[(2 t + 1) * stride + c]`, a pair of bf16 of
+/// which the latter is the upper half; +0 for what is not there.
+///
+/// # Safety
+/// `from` and `to` are valid for that.
+#[inline(always)]
+pub(super) unsafe fn pairs_of_rows<S: Simd>(
+    s: S,
+    from: *const u16,
+    stride: usize,
+    rows: usize,
+    d: usize,
+    to: *mut f32,
+) {
+    let padded = d.next_multiple_of(LANES);
+    for t in 0..rows.div_ceil(2) {
+        let both = 2 * t + 1 < rows;
+        for c in (0..padded).step_by(LANES) {
+            // SAFETY: rows `2 t` and `2 t + 1` of `from`, if they are there, no further than `d`; row `t` of `to`.
+            unsafe {
+                let first = from.add(2 * t * stride + c);
+                let second = first.wrapping_add(stride);
+                let words = match d - c {
+                    LANES.. if both => s.load_u16_pairs(first, second),
+                    left => {
+                        let n = left.min(LANES);
+                        let second = s.load_u16_partial(second, if both { n } else { 0 });
+                        s.or_u(s.load_u16_partial(first, n), s.shl_u(second, 16))
+                    }
+                };
+                s.store(to.add(t * padded + c), s.from_bits(words));
+            }
+        }
+    }
+}
+
 /// `to[c * BLOCK + t] = from[t * stride + c]` for the `rows ≤ BLOCK` rows of a block, +0 for rows that are not there.
 ///
 /// # Safety

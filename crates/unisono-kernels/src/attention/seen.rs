@@ -50,6 +50,26 @@ pub(super) fn low_bits(count: usize) -> u64 {
     if count >= 64 { u64::MAX } else { (1 << count) - 1 }
 }
 
+/// The bits of even places first, then those of odd places: bit `2 t` becomes bit `t`, and bit `2 t + 1` bit `32 + t`.
+///
+/// Source: Warren, *Hacker's Delight*, 2nd edition, section 7-2 (the inverse of the perfect shuffle).
+#[inline(always)]
+pub(super) fn parted(bits: u64) -> u64 {
+    let mut x = bits;
+    for (width, middle) in [
+        (1, 0x2222_2222_2222_2222u64),
+        (2, 0x0c0c_0c0c_0c0c_0c0c),
+        (4, 0x00f0_00f0_00f0_00f0),
+        (8, 0x0000_ff00_0000_ff00),
+        (16, 0x0000_0000_ffff_0000),
+    ] {
+        // The two middle quarters of each run of four are exchanged.
+        let change = (x ^ (x >> width)) & middle;
+        x ^= change ^ (change << width);
+    }
+    x
+}
+
 fn masked(mask: &[u8]) -> u64 {
     mask.iter()
         .enumerate()
@@ -77,6 +97,17 @@ pub(super) fn transpose(words: &mut [u64; BLOCK]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn even_places_come_first() {
+        for t in 0..32 {
+            assert_eq!(parted(1 << (2 * t)), 1 << t, "even {t}");
+            assert_eq!(parted(1 << (2 * t + 1)), 1 << (32 + t), "odd {t}");
+        }
+        // Five keys are three pairs, of which the last has no second.
+        assert_eq!(parted(low_bits(5)), 0b11 << 32 | 0b111);
+        assert_eq!(parted(u64::MAX), u64::MAX);
+    }
 
     #[test]
     fn bits_are_transposed() {

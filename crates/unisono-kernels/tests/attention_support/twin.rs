@@ -14,8 +14,10 @@ pub struct Order {
     pub out_stored: bool,
     /// Whether the sums of `dk` and `dv` are stored after each query head of a group.
     pub heads_stored: bool,
-    /// Whether the forward pass takes dot products of bf16 in pairs.
+    /// Whether the forward pass takes the scores of bf16 in pairs of elements.
     pub pairs: bool,
+    /// Whether it rounds probabilities to bf16 and takes values in pairs of keys.
+    pub key_pairs: bool,
 }
 
 impl Order {
@@ -25,6 +27,7 @@ impl Order {
         out_stored: true,
         heads_stored: false,
         pairs: true,
+        key_pairs: true,
     };
 }
 
@@ -81,11 +84,22 @@ impl Case {
                                 let m = top * self.scale;
                                 let factor = exp(before - m);
                                 let (mut block_lanes, mut block_acc) = ([0.0f32; 16], vec![0.0f32; d]);
+                                let mut p = vec![0.0f32; self.keys];
                                 for j in &seen {
-                                    let p = exp(dots[*j].mul_add(self.scale, -m));
-                                    block_lanes[(j - kb) % 16] += p;
+                                    p[*j] = exp(dots[*j].mul_add(self.scale, -m));
+                                    block_lanes[(j - kb) % 16] += p[*j];
+                                }
+                                let mut order_of_keys = seen.clone();
+                                let pairs = self.half && order.key_pairs;
+                                if pairs {
+                                    order_of_keys.sort_by_key(|j| ((j - kb) / 2, std::cmp::Reverse(*j)));
+                                }
+                                for j in order_of_keys {
                                     for c in 0..d {
-                                        block_acc[c] = p.mul_add(v[*j][c], block_acc[c]);
+                                        block_acc[c] = match pairs {
+                                            true => fma_flushed(self.stored(p[j]), v[j][c], block_acc[c]),
+                                            false => p[j].mul_add(v[j][c], block_acc[c]),
+                                        };
                                     }
                                 }
                                 for l in 0..16 {
