@@ -5,7 +5,7 @@ use super::blocks::{Block, Blocks, MAX_LEAVES};
 use super::entries::{load_entry, store_entry};
 use super::epilogue::{Finish, FromMemory};
 use super::feed::Feed;
-use super::job::Job;
+use super::job::{JOBS, Job};
 use super::kernel::{Kernel, Merges, Micro};
 use super::side::{SLACK, Side};
 use super::tiling::Tile;
@@ -69,6 +69,7 @@ pub(super) unsafe fn tile<K: Kernel, A: Arithmetic<K>>(g: &Gemm, index: usize, s
         a: Side::of_a::<K, A>(g, batch, tile.row),
         b: Side::of_b::<K, A>(g, batch, tile.col),
         c: batch * g.c_batch + tile.row * g.c_row + tile.col,
+        jobs: [Job::NONE; JOBS],
         kernel: PhantomData,
     };
     let mut walk = blocks.clone();
@@ -108,6 +109,8 @@ pub(super) unsafe fn tile<K: Kernel, A: Arithmetic<K>>(g: &Gemm, index: usize, s
         depth = left.0 + left.1 + 1;
         first = false;
     }
+    // SAFETY: the last register tile wrote them.
+    unsafe { run.jobs[0].look_up_all::<K>() };
 }
 
 /// One block and the stack around it.
@@ -133,6 +136,8 @@ struct Run<'a, K, A> {
     a: Side,
     b: Side,
     c: usize,
+    /// What the next register tile does on the side: looking up the last one's activations, packing.
+    jobs: [Job; JOBS],
     kernel: PhantomData<(K, A)>,
 }
 
@@ -205,17 +210,23 @@ impl<K: Kernel, A: Arithmetic<K>> Run<'_, K, A> {
                     } else {
                         0
                     };
-                    let jobs = if first {
-                        // Panel i + 1 of A must be ready for the next call: it goes first, and B's as far as there is room.
-                        let a = rest_a.advance_whole::<K, A>(room);
-                        room -= a.count.next_multiple_of(pace);
-                        [a, next_b.advance::<K, A>(room)]
+                    let looks = self.jobs[0].count.next_multiple_of(pace);
+                    if looks <= room {
+                        room -= looks;
                     } else {
-                        let b = next_b.advance::<K, A>(room);
-                        room -= b.count;
-                        [b, next_a.advance::<K, A>(room)]
-                    };
-                    self.register_tile(phase, (i, j), (rows, cols), jobs, pace);
+                        self.jobs[0].look_up_all::<K>();
+                    }
+                    if first {
+                        // Panel i + 1 of A must be ready for the next call: it goes first, and B's as far as there is room.
+                        self.jobs[1] = rest_a.advance_whole::<K, A>(room);
+                        room -= self.jobs[1].count.next_multiple_of(pace);
+                        self.jobs[2] = next_b.advance::<K, A>(room);
+                    } else {
+                        self.jobs[1] = next_b.advance::<K, A>(room);
+                        room -= self.jobs[1].count;
+                        self.jobs[2] = next_a.advance::<K, A>(room);
+                    }
+                    self.register_tile(phase, (i, j), (rows, cols), pace);
                 }
             }
             // SAFETY: as above.
@@ -230,11 +241,10 @@ impl<K: Kernel, A: Arithmetic<K>> Run<'_, K, A> {
     /// The block's part of one register tile, at row `i` and column `j` of the tile.
     #[inline(always)]
     unsafe fn register_tile(
-        &self,
+        &mut self,
         phase: &Phase,
         (i, j): (usize, usize),
         (rows, cols): (usize, usize),
-        jobs: [Job; 2],
         pace: usize,
     ) {
         let (g, block) = (self.g, &phase.block);
@@ -257,13 +267,14 @@ impl<K: Kernel, A: Arithmetic<K>> Run<'_, K, A> {
             let last = phase.next.is_none();
             let whole = cols == vectors * LANES;
             let direct = last && whole && g.stores_sums();
-            let finish = (last && !direct).then(|| Finish::of(g, c + top * g.slot, self.tile.col + j, (rows, cols)));
+            let finish = Finish::of(g, c + top * g.slot, self.tile.col + j, (rows, cols));
+            let finishes = last && !direct;
             let (dst, dst_stride) = match (last, direct) {
                 (true, true) => (g.sums().add(c + top * g.slot), g.c_row),
                 (true, false) => (self.rooms.sums, K::NR),
                 _ => (stack.add(top * level), K::NR),
             };
-            let in_registers = finish.filter(|finish| whole && finish.in_registers());
+            let in_registers = finishes && whole && finish.in_registers();
             let micro = Micro {
                 a: self.rooms.a[0].add(i * block.len()),
                 b: self.rooms.b[0],
@@ -273,10 +284,10 @@ impl<K: Kernel, A: Arithmetic<K>> Run<'_, K, A> {
                 local: self.rooms.local,
                 below: stack.wrapping_add(phase.depth * level),
                 below_stride: level,
-                finish: in_registers,
+                finish: in_registers.then_some(&finish),
                 dst,
                 dst_stride,
-                jobs,
+                jobs: self.jobs.as_mut_ptr(),
                 pace,
             };
             // What the kernel adds and where it stores is asked for now, a whole block ahead.
@@ -284,12 +295,13 @@ impl<K: Kernel, A: Arithmetic<K>> Run<'_, K, A> {
             for level_below in 1..=popped {
                 prefetch_rows::<K>(micro.below.wrapping_sub(level_below * level), K::NR, rows, vectors);
             }
-            if let Some(finish) = &finish {
+            if finishes {
                 finish.prefetch::<K>();
             } else {
                 prefetch_rows::<K>(dst, dst_stride, rows, vectors);
             }
             let finished = K::micro::<A>(&micro, rows, vectors);
+            self.jobs[0].count = 0;
             for l in 0..mine {
                 let from = self.rooms.local.add(l * entry);
                 std::ptr::copy_nonoverlapping(from, stack.add((below + l) * level), entry);
@@ -303,14 +315,14 @@ impl<K: Kernel, A: Arithmetic<K>> Run<'_, K, A> {
                         (rows, cols),
                     );
                 }
-                match finish {
-                    Some(finish) if finished => finish.look_up::<K, A>(),
-                    Some(finish) => K::call::<A, _>(FromMemory {
-                        finish,
+                if finished {
+                    self.jobs[0] = finish.look_up_later::<K, A>();
+                } else if finishes {
+                    K::call::<A, _>(FromMemory {
+                        finish: &finish,
                         sums: dst,
                         stride: dst_stride,
-                    }),
-                    None => {}
+                    });
                 }
             }
         }

@@ -5,6 +5,7 @@
 
 use super::activations::{Act, Gelu, GeluTanh, Relu, Same, Silu, Table};
 use super::arithmetic::Arithmetic;
+use super::job::{EIGHT, Job, JobKind, look_up_eight};
 use super::kernel::{Kernel, Work};
 use super::{Activation, Gemm};
 use crate::element::{Bf16, Element, OutFloats};
@@ -185,12 +186,37 @@ impl Finish {
         inexact
     }
 
+    /// [`Finish::look_up`] as a job for the next register tile's side, or done here if this one is too narrow for that.
+    ///
+    /// # Safety
+    /// As for that.
+    #[inline(always)]
+    pub unsafe fn look_up_later<K: Kernel, A: Arithmetic<K>>(&self) -> Job {
+        let (To::Bf16(places), Some(table)) = (&self.to, Table::of(self.activation)) else {
+            return Job::NONE;
+        };
+        if self.cols < K::NR {
+            // SAFETY: the caller's promise.
+            unsafe { self.look_up::<K, A>() };
+            return Job::NONE;
+        }
+        Job {
+            kind: JobKind::LookUp,
+            count: self.rows * (K::NR / EIGHT),
+            src: places.arguments().cast_const().cast(),
+            stride: self.stride * size_of::<Bf16>(),
+            dst: places.to.cast(),
+            table: table.get::<K, A>().as_ptr(),
+            ..Job::NONE
+        }
+    }
+
     /// `to = activation(arguments)`, element by element, for the activations of bf16 that are looked up.
     ///
     /// # Safety
     /// The arguments were written, by [`Finish::registers`] or from memory.
-    pub unsafe fn look_up<K: Kernel, A: Arithmetic<K>>(self) {
-        let (To::Bf16(places), Some(table)) = (self.to, Table::of(self.activation)) else {
+    pub unsafe fn look_up<K: Kernel, A: Arithmetic<K>>(&self) {
+        let (To::Bf16(places), Some(table)) = (&self.to, Table::of(self.activation)) else {
             return;
         };
         let (arguments, to, table) = (places.arguments(), places.to, table.get::<K, A>());
@@ -199,9 +225,9 @@ impl Finish {
             let mut j = 0;
             // SAFETY: the elements of these rows, by the caller's promise.
             unsafe {
-                while j + 8 <= self.cols {
-                    look_up_eight(arguments.add(row + j), to.add(row + j), table);
-                    j += 8;
+                while j + EIGHT <= self.cols {
+                    look_up_eight(arguments.add(row + j), to.add(row + j), table.as_ptr());
+                    j += EIGHT;
                 }
                 while j < self.cols {
                     *to.add(row + j) = table[usize::from((*arguments.add(row + j)).to_bits())];
@@ -209,40 +235,6 @@ impl Finish {
                 }
             }
         }
-    }
-}
-
-/// `to[i] = table[arguments[i]]` for eight, with two loads and one store: the stores of single ones would fill the CPU's
-/// queue.
-///
-/// # Safety
-/// Both are valid for that.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-unsafe fn look_up_eight(arguments: *const Bf16, to: *mut Bf16, table: &[Bf16; 1 << 16]) {
-    use std::arch::x86_64::*;
-    // SAFETY: the caller's promise; every x86-64 CPU has SSE2.
-    unsafe {
-        let [low, high] = arguments.cast::<[u64; 2]>().read_unaligned();
-        let result = |four: u64, n: u32| i32::from(table[usize::from((four >> (16 * n)) as u16)].to_bits());
-        let x = _mm_cvtsi32_si128(result(low, 0));
-        let x = _mm_insert_epi16::<1>(x, result(low, 1));
-        let x = _mm_insert_epi16::<2>(x, result(low, 2));
-        let x = _mm_insert_epi16::<3>(x, result(low, 3));
-        let x = _mm_insert_epi16::<4>(x, result(high, 0));
-        let x = _mm_insert_epi16::<5>(x, result(high, 1));
-        let x = _mm_insert_epi16::<6>(x, result(high, 2));
-        let x = _mm_insert_epi16::<7>(x, result(high, 3));
-        _mm_storeu_si128(to.cast(), x);
-    }
-}
-
-/// The same, one by one.
-#[cfg(not(target_arch = "x86_64"))]
-unsafe fn look_up_eight(arguments: *const Bf16, to: *mut Bf16, table: &[Bf16; 1 << 16]) {
-    for i in 0..8 {
-        // SAFETY: the caller's promise.
-        unsafe { *to.add(i) = table[usize::from((*arguments.add(i)).to_bits())] };
     }
 }
 
@@ -254,13 +246,13 @@ impl Places<Bf16> {
 }
 
 /// [`Finish`] for sums in memory, rows `stride` apart.
-pub(super) struct FromMemory {
-    pub finish: Finish,
+pub(super) struct FromMemory<'a> {
+    pub finish: &'a Finish,
     pub sums: *const f32,
     pub stride: usize,
 }
 
-impl<K: Kernel, A: Arithmetic<K>> Work<K, A> for FromMemory {
+impl<K: Kernel, A: Arithmetic<K>> Work<K, A> for FromMemory<'_> {
     type Result = ();
 
     /// Carries it out; the pointers reach as far as the fields say.

@@ -105,6 +105,7 @@ impl Feed {
             } else {
                 self.side.at(0, self.at).src as isize - side.src as isize
             },
+            ..Job::NONE
         }
     }
 

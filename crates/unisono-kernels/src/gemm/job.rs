@@ -1,27 +1,31 @@
-//! Packing that the micro-kernel does on the side, in portions of a few words.
+//! What the micro-kernel does on the side, in portions of a few words: packing for the next register tiles, and looking up
+//! activations of the last one.
 
 use super::arithmetic::Arithmetic;
 use super::kernel::Kernel;
+use crate::element::Bf16;
 use crate::simd::LANES;
 
-/// Packing that the micro-kernel does on the side, a little after every fourth step: its multiply-adds leave most of the
-/// other units idle, while the same packing between two register tiles would hold them up.
+/// Work that the micro-kernel does on the side, a little after every fourth step: its multiply-adds leave most of the
+/// other units idle, while the same work between two register tiles would hold them up.
 #[derive(Clone, Copy)]
 pub(super) struct Job {
     /// What one portion is.
     pub kind: JobKind,
     /// Portions left.
     pub count: usize,
-    /// Where the next portion is read, and the distance in bytes between steps (copy) or between outputs (transpose).
+    /// Where the next portion is read, and the distance in bytes between steps (copy), outputs (transpose) or rows (look up).
     pub src: *const u8,
     pub stride: usize,
     /// Where it goes.
     pub dst: *mut f32,
     /// Distance in bytes to what the next job will read, which is asked for.
     pub ahead: isize,
+    /// Where results are looked up.
+    pub table: *const Bf16,
 }
 
-/// The kinds of packing on the side.
+/// The kinds of work on the side.
 ///
 /// As wide as its neighbours in [`Job`], which is copied a lot: of a byte and its padding the compiler copies pieces that
 /// are not those that were written, and the CPU waits for them.
@@ -36,7 +40,15 @@ pub(super) enum JobKind {
     TransposeA,
     /// Four steps of four outputs, of `NR` outputs.
     TransposeB,
+    /// [`EIGHT`] elements of rows of `NR`, replaced by what the table of an activation says.
+    LookUp,
 }
+
+/// Pieces of work that a register tile can do on its side.
+pub(super) const JOBS: usize = 3;
+
+/// Elements that are looked up together.
+pub(super) const EIGHT: usize = 8;
 
 impl Job {
     /// Nothing to do.
@@ -47,7 +59,21 @@ impl Job {
         stride: 0,
         dst: std::ptr::null_mut(),
         ahead: 0,
+        table: std::ptr::null(),
     };
+
+    /// Does all that is left to look up, at once.
+    ///
+    /// # Safety
+    /// As for [`Job::portion`]; the job looks up, if it is any.
+    pub unsafe fn look_up_all<K: Kernel>(&mut self) {
+        let mut group = 0;
+        while self.count > 0 {
+            // SAFETY: the caller's promise.
+            unsafe { self.look_up::<K>(&mut group) };
+            self.count -= 1;
+        }
+    }
 
     /// Does one portion of the job, if any is left.
     ///
@@ -78,6 +104,7 @@ impl Job {
                 }
                 JobKind::TransposeA => self.transpose::<K>(K::MR, group),
                 JobKind::TransposeB => self.transpose::<K>(K::NR, group),
+                JobKind::LookUp => self.look_up::<K>(group),
             }
             self.count -= 1;
         }
@@ -90,6 +117,24 @@ impl Job {
             let row = addend * (self.stride / A::ADDENDS);
             K::prefetch(self.src.wrapping_add(at + row).wrapping_offset(self.ahead));
         }
+    }
+
+    /// Eight elements of a row.
+    #[inline(always)]
+    unsafe fn look_up<K: Kernel>(&mut self, group: &mut usize) {
+        const BYTES: usize = EIGHT * size_of::<Bf16>();
+        // SAFETY: the caller's promise.
+        unsafe { look_up_eight(self.src.cast(), self.dst.cast(), self.table) };
+        *group += EIGHT;
+        let bytes = if *group < K::NR {
+            BYTES
+        } else {
+            // To the next row.
+            *group = 0;
+            self.stride + BYTES - K::NR * size_of::<Bf16>()
+        };
+        self.src = self.src.wrapping_add(bytes);
+        self.dst = self.dst.wrapping_byte_add(bytes);
     }
 
     /// Four steps of four outputs.
@@ -111,6 +156,25 @@ impl Job {
             self.dst = self.dst.wrapping_add(3 * width + 4);
             *group = 0;
         }
+    }
+}
+
+/// `to[i] = table[arguments[i]]` for eight, with two loads and two stores: those of single ones would fill the CPU's queues.
+/// The rest are units for integers, which multiply-adds leave idle.
+///
+/// # Safety
+/// Both are valid for that, and the table has a result for each 16 bits.
+#[inline(always)]
+pub(super) unsafe fn look_up_eight(arguments: *const Bf16, to: *mut Bf16, table: *const Bf16) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let result = |argument: u16| u64::from((*table.add(usize::from(argument))).to_bits());
+        let four = |x: u64| {
+            let [a, b, c, d] = [0, 16, 32, 48].map(|shift| result((x >> shift) as u16) << shift);
+            (a | b) | (c | d)
+        };
+        let [first, second] = arguments.cast::<[u64; 2]>().read_unaligned();
+        to.cast::<[u64; 2]>().write_unaligned([four(first), four(second)]);
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::arithmetic::Arithmetic;
 use super::epilogue::Finish;
-use super::job::Job;
+use super::job::{JOBS, Job};
 use crate::simd::{LANES, Simd};
 
 /// What follows a leaf: how many entries of the stack are added to it (each `below + newest`).
@@ -40,15 +40,14 @@ pub(super) struct Micro<'a> {
     /// Distance between entries from earlier blocks.
     pub below_stride: usize,
     /// What happens to the newest values when the block is done, if it can happen in registers.
-    pub finish: Option<Finish>,
+    pub finish: Option<&'a Finish>,
     /// Where the newest values go otherwise.
     pub dst: *mut f32,
     /// Distance between rows of `dst`.
     pub dst_stride: usize,
-    /// Packing on the side; together at most `pace` times as many portions as the leaves have whole
-    /// quadruples of steps. Only tiles of
-    /// `MR` rows of `V` vectors do it.
-    pub jobs: [Job; 2],
+    /// [`JOBS`] pieces of work on the side, one after the other; together at most `pace` times as many portions as the leaves
+    /// have whole quadruples of steps. Only tiles of `MR` rows of `V` vectors do it.
+    pub jobs: *mut Job,
     /// Portions after every fourth step.
     pub pace: usize,
 }
@@ -155,11 +154,12 @@ unsafe fn body<K: Kernel, A: Arithmetic<K>, const R: usize, const V: usize>(s: K
     unsafe {
         let (mut a, mut b) = (t.a, t.b);
         let (mut local, mut below) = (t.local, t.below);
-        let [mut job, mut later] = t.jobs;
-        if job.count == 0 {
-            (job, later.count) = (later, 0);
+        // In place: a copy, read in pieces that are not those that were just written, would keep the CPU waiting.
+        let (mut job, mut group) = (t.jobs, 0);
+        let last_job = t.jobs.add(JOBS - 1);
+        while (*job).count == 0 && job < last_job {
+            job = job.add(1);
         }
-        let mut group = 0;
         let mut acc = [[s.zero(); V]; R];
         if t.carry {
             below = below.sub(t.below_stride);
@@ -198,14 +198,12 @@ unsafe fn body<K: Kernel, A: Arithmetic<K>, const R: usize, const V: usize>(s: K
                         *x = K::pin(*x);
                     }
                 }
-                if R == K::MR && V == K::V && job.count > 0 {
-                    for _ in 0..t.pace.min(job.count) {
-                        job.portion::<K, A>(s, &mut group);
+                if R == K::MR && V == K::V && (*job).count > 0 {
+                    for _ in 0..t.pace.min((*job).count) {
+                        (*job).portion::<K, A>(s, &mut group);
                     }
-                    if job.count == 0 {
-                        job = later;
-                        later.count = 0;
-                        group = 0;
+                    while (*job).count == 0 && job < last_job {
+                        (job, group) = (job.add(1), 0);
                     }
                 }
             }
@@ -230,7 +228,7 @@ unsafe fn body<K: Kernel, A: Arithmetic<K>, const R: usize, const V: usize>(s: K
                 *x = s.add(*x, s.zero());
             }
         }
-        if let Some(finish) = &t.finish
+        if let Some(finish) = t.finish
             && finish.registers::<K, A, R, V>(s, &acc)
         {
             return true;

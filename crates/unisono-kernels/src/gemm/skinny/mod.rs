@@ -198,7 +198,7 @@ unsafe fn write<K: Kernel, A: Arithmetic<K>>(
                 continue;
             }
             K::call::<A, _>(FromMemory {
-                finish: Finish::of(g, c + slot * g.slot, j, (g.m, cols)),
+                finish: &Finish::of(g, c + slot * g.slot, j, (g.m, cols)),
                 sums: from,
                 stride: width,
             });

@@ -331,7 +331,7 @@ impl<K: Kernel, E: Engine<K>> Work<K, E::With> for Piece<'_, K, E> {
                 s.store(newest.add(at), s.add(s.load(newest.add(at)), s.zero()));
             }
             K::call::<Single, _>(FromMemory {
-                finish: Finish::of(g, c + top * g.slot, run.tile.col + j, (rows, cols)),
+                finish: &Finish::of(g, c + top * g.slot, run.tile.col + j, (rows, cols)),
                 sums: newest,
                 stride: PIECE,
             });
