@@ -58,7 +58,11 @@ fn a_run_keeps_its_order_and_another_order_is_another_run() {
         .tells(&["from here on training_config.bf16_order: tiles → pairs"]);
     // Files of Hugging Face say nothing of it.
     s.run("export --run four --format hf --out model").ended(0);
-    s.write("text.txt", &"The fox. ".repeat(20));
+    // Long enough that the two orders round something differently.
+    s.write(
+        "text.txt",
+        &(0..200).map(|i| format!("The fox {i}. ")).collect::<String>(),
+    );
     s.run("eval --model model --data text.txt --bf16-order tiles")
         .ended(2)
         .tells(&["--bf16-order tiles is for products of bf16, and this model is multiplied in f32"]);

@@ -127,27 +127,30 @@ pub(super) fn run<S: Micro, E: Element>(s: S, a: &Inputs, arrays: &Arrays<E>, pa
             let (k, v) = (arrays.k.as_ptr().add(k), arrays.v.as_ptr().add(v));
             let (to_keys, to_values) = (block.keys.as_mut_ptr(), block.values.as_mut_ptr());
             match dots.of {
-                Factors::Singles => pack::transposed(s, k, key_row, keys, d, to_keys),
+                Factors::Singles => {
+                    pack::transposed(s, k, key_row, keys, d, to_keys);
+                    // Few rows read the values once, in place; for many they are copied together.
+                    if count <= GROUP && d == padded {
+                        Values::InPlace(v.cast(), value_row)
+                    } else {
+                        pack::rows(s, v, value_row, keys, d, to_values);
+                        Values::Packed
+                    }
+                }
                 Factors::Pairs { .. } => {
                     pack::transposed_pairs(s, k.cast(), key_row, keys, (d, dots.addends), to_keys);
-                }
-            }
-            // Few rows read the values of f32 once, in place; else they are copied together.
-            match dots.of {
-                Factors::Singles if count <= GROUP && d == padded => {
-                    ahead.note(v, 0, value_row, keys);
-                    Values::InPlace(v.cast(), value_row)
-                }
-                of => {
-                    match of {
-                        Factors::Singles => pack::rows(s, v, value_row, keys, d, to_values),
-                        Factors::Pairs { .. } => pack::pairs_of_rows(s, v.cast(), value_row, keys, d, to_values),
-                    }
-                    ahead.note(v, BLOCK * value_row, value_row, if at + 1 < blocks { BLOCK } else { 0 });
+                    pack::pairs_of_rows(s, v.cast(), value_row, keys, d, to_values);
                     Values::Packed
                 }
             }
         };
+        match values {
+            Values::InPlace(..) => ahead.note(arrays.v.as_ptr(), v, value_row, keys),
+            Values::Packed if at + 1 < blocks => {
+                ahead.note(arrays.v.as_ptr(), v + BLOCK * value_row, value_row, BLOCK);
+            }
+            Values::Packed => {}
+        }
         for first in (0..count).step_by(GROUP) {
             let here = (count - first).min(GROUP);
             if at == 0 && first + here < count {
@@ -225,7 +228,7 @@ fn note_rows<E>(
 /// One group of rows against one block of keys; `place` is (first row of the tile, rows, what each sees).
 ///
 /// # Safety
-/// `values` in place must be whole vectors.
+/// `values` in place must be whole vectors of f32.
 // The state of a loop nest; a struct for it would only move the names.
 #[allow(clippy::too_many_arguments)]
 #[inline(always)]

@@ -20,7 +20,7 @@ pub(super) trait Step<S: Simd> {
 
     /// What a word of [`Product::seen`] says of the steps.
     #[inline(always)]
-    fn of(word: u64) -> Seen {
+    fn steps_of(word: u64) -> Seen {
         Seen {
             first: word,
             second: word,
@@ -29,7 +29,7 @@ pub(super) trait Step<S: Simd> {
 
     /// `b` with +0 for what a row does not see of it: of a pair the first or the second.
     #[inline(always)]
-    fn seen(_: S, b: S::F, _first: bool, _second: bool) -> S::F {
+    fn masked(_: S, b: S::F, _first: bool, _second: bool) -> S::F {
         b
     }
 }
@@ -63,7 +63,7 @@ impl<S: Simd, A: Arithmetic<S>> Step<S> for Pair<A> {
     }
 
     #[inline(always)]
-    fn of(word: u64) -> Seen {
+    fn steps_of(word: u64) -> Seen {
         Seen {
             first: word & low_bits(32),
             second: word >> 32,
@@ -71,7 +71,7 @@ impl<S: Simd, A: Arithmetic<S>> Step<S> for Pair<A> {
     }
 
     #[inline(always)]
-    fn seen(s: S, b: S::F, first: bool, second: bool) -> S::F {
+    fn masked(s: S, b: S::F, first: bool, second: bool) -> S::F {
         let halves = if first { 0xffff } else { 0 } | if second { 0xffff_0000 } else { 0 };
         s.from_bits(s.and_u(s.bits(b), s.splat_u(halves)))
     }
@@ -99,7 +99,8 @@ pub(super) struct Product {
     pub b_step: usize,
     pub steps: usize,
     /// A word of bits a row, null if each row sees all steps. [`Single`]: bit `t` for step `t < 64`; [`Pair`]: bits `t` and
-    /// `32 + t` for the two of step `t < 32`, as [`seen::parted`](super::seen::parted) has them.
+    /// `32 + t` for the two of step `t < 32`, as [`seen::parted`](super::seen::parted) has them; `a` is +0 for what is not seen
+    /// of a pair.
     pub seen: *const u64,
     pub c: *mut f32,
     pub c_row: usize,
@@ -308,7 +309,7 @@ unsafe fn body<S: Micro, T: Step<S>, const R: usize, const V: usize>(s: S, produ
         if p.seen.is_null() {
             every::<S, T, R, V>(s, &p, 0, p.steps, ask, &mut sums);
         } else {
-            let seen: [Seen; R] = std::array::from_fn(|r| T::of(*p.seen.add(r)));
+            let seen: [Seen; R] = std::array::from_fn(|r| T::steps_of(*p.seen.add(r)));
             let all = seen.iter().fold(u64::MAX, |bits, row| bits & row.first & row.second);
             // The first run of steps that all rows see goes without looking at bits.
             let run = all.trailing_zeros();
@@ -417,7 +418,7 @@ unsafe fn some<S: Micro, T: Step<S>, const R: usize, const V: usize>(
                 let (first, second) = (first >> t & 1 == 1, second >> t & 1 == 1);
                 for (v, sum) in local.iter_mut().enumerate() {
                     let b = s.load(p.b.add(t * p.b_step + v * LANES));
-                    *sum = T::add(s, a, T::seen(s, b, first, second), *sum);
+                    *sum = T::add(s, a, T::masked(s, b, first, second), *sum);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Copies of a block's rows in the layouts that the inner loops read, as f32.
+//! Copies of a block's rows in the layouts that the inner loops read: as f32, or as words of two bf16.
 
 use super::BLOCK;
 use crate::element::Element;

@@ -11,7 +11,7 @@ use crate::simd::LANES;
 /// Query rows that go through a block of keys together: their scores stay in the first cache.
 pub(super) const GROUP: usize = 16;
 
-/// How the dot products of queries and keys are taken.
+/// How the two products are taken: of queries and keys, and (as `of` says) of probabilities and values.
 #[derive(Clone, Copy)]
 pub(super) struct Dots {
     pub of: Factors,
@@ -22,7 +22,7 @@ pub(super) struct Dots {
     pub steps: usize,
 }
 
-/// What queries and keys are kept as.
+/// What the factors are kept as.
 #[derive(Clone, Copy)]
 pub(super) enum Factors {
     /// f32.
@@ -161,8 +161,8 @@ pub(super) unsafe fn fold_max<S: Micro>(s: S, rows: &[f32]) -> S::F {
     s.from_array(out)
 }
 
-/// Replaces a row's scores by `exp(fma(score, scale, −m))`, +0 where the key is not seen, one after the other as the kind `E`;
-/// returns their sum by lanes, of f32.
+/// Replaces a row's scores by `exp(fma(score, scale, −m))`, +0 where the key is not seen, stored side by side as the
+/// kind `E`; returns the sum of the f32 by lanes.
 ///
 /// # Safety
 /// `row` holds `vectors` vectors.

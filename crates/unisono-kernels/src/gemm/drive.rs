@@ -109,8 +109,8 @@ pub(super) unsafe fn tile<K: Kernel, A: Arithmetic<K>>(g: &Gemm, index: usize, s
         depth = left.0 + left.1 + 1;
         first = false;
     }
-    // SAFETY: the last register tile wrote them.
-    unsafe { run.jobs[0].look_up_all::<K>() };
+    // SAFETY: the last register tile left these look-ups, if any, of the arguments that it wrote.
+    unsafe { run.jobs[2].look_up_all_but::<K>(0) };
 }
 
 /// One block and the stack around it.
@@ -136,7 +136,7 @@ struct Run<'a, K, A> {
     a: Side,
     b: Side,
     c: usize,
-    /// What the next register tile does on the side: looking up the last one's activations, packing.
+    /// What the next register tile does on the side: packing twice, and looking up the activations of the last one.
     jobs: [Job; JOBS],
     kernel: PhantomData<(K, A)>,
 }
@@ -210,22 +210,19 @@ impl<K: Kernel, A: Arithmetic<K>> Run<'_, K, A> {
                     } else {
                         0
                     };
-                    let looks = self.jobs[0].count.next_multiple_of(pace);
-                    if looks <= room {
-                        room -= looks;
-                    } else {
-                        self.jobs[0].look_up_all::<K>();
-                    }
                     if first {
                         // Panel i + 1 of A must be ready for the next call: it goes first, and B's as far as there is room.
-                        self.jobs[1] = rest_a.advance_whole::<K, A>(room);
-                        room -= self.jobs[1].count.next_multiple_of(pace);
-                        self.jobs[2] = next_b.advance::<K, A>(room);
-                    } else {
+                        self.jobs[0] = rest_a.advance_whole::<K, A>(room);
+                        room -= self.jobs[0].count.next_multiple_of(pace);
                         self.jobs[1] = next_b.advance::<K, A>(room);
-                        room -= self.jobs[1].count;
-                        self.jobs[2] = next_a.advance::<K, A>(room);
+                    } else {
+                        self.jobs[0] = next_b.advance::<K, A>(room);
+                        room -= self.jobs[0].count;
+                        self.jobs[1] = next_a.advance::<K, A>(room);
                     }
+                    // What is left of the room is for looking up, and what of that does not fit is done now.
+                    room -= self.jobs[1].count.next_multiple_of(pace);
+                    self.jobs[2].look_up_all_but::<K>(room);
                     self.register_tile(phase, (i, j), (rows, cols), pace);
                 }
             }
@@ -301,7 +298,10 @@ impl<K: Kernel, A: Arithmetic<K>> Run<'_, K, A> {
                 prefetch_rows::<K>(dst, dst_stride, rows, vectors);
             }
             let finished = K::micro::<A>(&micro, rows, vectors);
-            self.jobs[0].count = 0;
+            debug_assert!(
+                self.jobs.iter().all(|job| job.count == 0),
+                "bug in unisono: work is left"
+            );
             for l in 0..mine {
                 let from = self.rooms.local.add(l * entry);
                 std::ptr::copy_nonoverlapping(from, stack.add((below + l) * level), entry);
@@ -316,7 +316,7 @@ impl<K: Kernel, A: Arithmetic<K>> Run<'_, K, A> {
                     );
                 }
                 if finished {
-                    self.jobs[0] = finish.look_up_later::<K, A>();
+                    self.jobs[2] = finish.look_up_job::<K, A>();
                 } else if finishes {
                     K::call::<A, _>(FromMemory {
                         finish: &finish,

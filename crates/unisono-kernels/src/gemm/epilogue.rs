@@ -94,7 +94,7 @@ impl Finish {
         }
     }
 
-    /// Whether [`Finish::registers`] and, after it, [`Finish::look_up`] do it.
+    /// Whether [`Finish::registers`] and, after it, [`Finish::look_up_job`] do it.
     pub fn in_registers(&self) -> bool {
         match (self.activation, self.to) {
             (Activation::None, To::F32(places)) => places.pre.is_null(),
@@ -186,12 +186,12 @@ impl Finish {
         inexact
     }
 
-    /// [`Finish::look_up`] as a job for the next register tile's side, or done here if this one is too narrow for that.
+    /// [`Finish::look_up`] as a job for the next register tile's side; if this one is too narrow for that, it is done here.
     ///
     /// # Safety
     /// As for that.
     #[inline(always)]
-    pub unsafe fn look_up_later<K: Kernel, A: Arithmetic<K>>(&self) -> Job {
+    pub unsafe fn look_up_job<K: Kernel, A: Arithmetic<K>>(&self) -> Job {
         let (To::Bf16(places), Some(table)) = (&self.to, Table::of(self.activation)) else {
             return Job::NONE;
         };

@@ -1,4 +1,4 @@
-//! Packing in small portions between register tiles, so that memory works while the multiply-adds run.
+//! Packing in small portions beside register tiles, so that memory works while the multiply-adds run.
 //!
 //! Each portion's source lines are asked for one register tile ahead. (A whole panel at once would not do: rows whose
 //! distance is a multiple of a large power of two share few sets of the caches, and would throw each other out.)
@@ -56,7 +56,7 @@ impl Feed {
         Feed::new(Side::none(), 0, 1, 1, 0, 1, std::ptr::null_mut())
     }
 
-    /// The next portion as a job for the micro-kernel, of at most `most` of its quadruples; the first call only asks for
+    /// The next portion as a job for the micro-kernel, of at most `most` of its portions; the first call only asks for
     /// the source. What cannot be done on the side is packed at once.
     ///
     /// # Safety

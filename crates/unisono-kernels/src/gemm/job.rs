@@ -27,8 +27,8 @@ pub(super) struct Job {
 
 /// The kinds of work on the side.
 ///
-/// As wide as its neighbours in [`Job`], which is copied a lot: of a byte and its padding the compiler copies pieces that
-/// are not those that were written, and the CPU waits for them.
+/// As wide as its neighbours in [`Job`]: of a byte and its padding the compiler copies pieces that are not those that were
+/// written, and the CPU waits for them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub(super) enum JobKind {
@@ -62,23 +62,24 @@ impl Job {
         table: std::ptr::null(),
     };
 
-    /// Does all that is left to look up, at once.
+    /// Of a job that looks up, or of none: does whole rows of it at once, until at most `most` portions are left.
     ///
     /// # Safety
-    /// As for [`Job::portion`]; the job looks up, if it is any.
-    pub unsafe fn look_up_all<K: Kernel>(&mut self) {
+    /// As for [`Job::portion`].
+    #[inline(always)]
+    pub unsafe fn look_up_all_but<K: Kernel>(&mut self, most: usize) {
         let mut group = 0;
-        while self.count > 0 {
+        while self.count > most || group > 0 {
             // SAFETY: the caller's promise.
             unsafe { self.look_up::<K>(&mut group) };
             self.count -= 1;
         }
     }
 
-    /// Does one portion of the job, if any is left.
+    /// Does one portion of the job, which has one left. `group` is 0 at first.
     ///
     /// # Safety
-    /// `src` and `dst` are valid for what `count` says.
+    /// `src` and `dst` are valid for what `count` says, and `table` has a result for each 16 bits if this looks up.
     #[inline(always)]
     pub unsafe fn portion<K: Kernel, A: Arithmetic<K>>(&mut self, s: K, group: &mut usize) {
         // SAFETY: the caller's promise.
@@ -131,7 +132,7 @@ impl Job {
         } else {
             // To the next row.
             *group = 0;
-            self.stride + BYTES - K::NR * size_of::<Bf16>()
+            BYTES.wrapping_add(self.stride).wrapping_sub(K::NR * size_of::<Bf16>())
         };
         self.src = self.src.wrapping_add(bytes);
         self.dst = self.dst.wrapping_byte_add(bytes);

@@ -45,8 +45,9 @@ pub(super) struct Micro<'a> {
     pub dst: *mut f32,
     /// Distance between rows of `dst`.
     pub dst_stride: usize,
-    /// [`JOBS`] pieces of work on the side, one after the other; together at most `pace` times as many portions as the leaves
-    /// have whole quadruples of steps. Only tiles of `MR` rows of `V` vectors do it.
+    /// [`JOBS`] pieces of work on the side, one after the other, which end with all portions done. Each quadruple of steps
+    /// inside of a leaf does up to `pace` portions of one of them; there must be quadruples enough. Only tiles of `MR` rows of
+    /// `V` vectors do it, others must get none.
     pub jobs: *mut Job,
     /// Portions after every fourth step.
     pub pace: usize,

@@ -10,18 +10,23 @@ use unisono_kernels::scratch::Scratch;
 impl Case {
     /// Forward and backward pass, by tiles in either order.
     pub fn fast(&self, isa: Isa, backwards: bool) -> Results {
+        self.fast_of(&self.inputs(), isa, backwards)
+    }
+
+    /// The same of other inputs.
+    pub fn fast_of(&self, x: &[f32], isa: Isa, backwards: bool) -> Results {
         match self.half {
-            true => self.fast_in::<Bf16>(isa, backwards),
-            false => self.fast_in::<f32>(isa, backwards),
+            true => self.fast_in::<Bf16>(x, isa, backwards),
+            false => self.fast_in::<f32>(x, isa, backwards),
         }
     }
 
-    fn fast_in<E: Element>(&self, isa: Isa, backwards: bool) -> Results
+    fn fast_in<E: Element>(&self, x: &[f32], isa: Isa, backwards: bool) -> Results
     where
         for<'a> Floats<'a>: From<&'a [E]>,
         for<'a> OutFloats<'a>: From<Out<'a, E>>,
     {
-        let (x, layout): (Vec<E>, _) = (elements(&self.inputs()), self.layout());
+        let (x, layout): (Vec<E>, _) = (elements(x), self.layout());
         let (d, heads) = (self.d, self.heads);
         let out_layout = self.out_layout();
         let mut out = vec![E::from_f32(f32::NAN); self.batch * out_layout.batch];

@@ -16,7 +16,9 @@ pub struct Order {
     pub heads_stored: bool,
     /// Whether the forward pass takes the scores of bf16 in pairs of elements.
     pub pairs: bool,
-    /// Whether it rounds probabilities to bf16 and takes values in pairs of keys.
+    /// Whether it then rounds probabilities to bf16.
+    pub probabilities_stored: bool,
+    /// Whether it then takes values in pairs of keys.
     pub key_pairs: bool,
 }
 
@@ -27,6 +29,7 @@ impl Order {
         out_stored: true,
         heads_stored: false,
         pairs: true,
+        probabilities_stored: true,
         key_pairs: true,
     };
 }
@@ -39,6 +42,7 @@ impl Case {
         let (d, heads) = (self.d, self.heads);
         let whole = Units::whole(d);
         let d_out = self.d_out();
+        let nothing = vec![0.0f32; d];
         let row = |b, i, g, r| (((b * self.queries + i) * self.groups + g) * heads + r) * d;
         let key = |b, j, g| ((b * self.keys + j) * self.groups + g) * d;
         let mut out = vec![0.0f32; d_out.len()];
@@ -84,21 +88,29 @@ impl Case {
                                 let m = top * self.scale;
                                 let factor = exp(before - m);
                                 let (mut block_lanes, mut block_acc) = ([0.0f32; 16], vec![0.0f32; d]);
-                                let mut p = vec![0.0f32; self.keys];
+                                // The last pair may lack its second.
+                                let mut p = vec![0.0f32; self.keys + 1];
                                 for j in &seen {
                                     p[*j] = exp(dots[*j].mul_add(self.scale, -m));
                                     block_lanes[(j - kb) % 16] += p[*j];
                                 }
+                                if self.half && order.probabilities_stored {
+                                    p.iter_mut().for_each(|p| *p = self.stored(*p));
+                                }
                                 let mut order_of_keys = seen.clone();
-                                let pairs = self.half && order.key_pairs;
-                                if pairs {
-                                    order_of_keys.sort_by_key(|j| ((j - kb) / 2, std::cmp::Reverse(*j)));
+                                if self.half && order.key_pairs {
+                                    // Of a pair that is seen, the half that is not is +0 · +0.
+                                    let mut pairs: Vec<usize> = seen.iter().map(|j| j / 2).collect();
+                                    pairs.dedup();
+                                    order_of_keys = pairs.iter().flat_map(|pair| [2 * pair + 1, 2 * pair]).collect();
                                 }
                                 for j in order_of_keys {
+                                    let v = if seen.contains(&j) { &v[j] } else { &nothing };
                                     for c in 0..d {
-                                        block_acc[c] = match pairs {
-                                            true => fma_flushed(self.stored(p[j]), v[j][c], block_acc[c]),
-                                            false => p[j].mul_add(v[j][c], block_acc[c]),
+                                        let sum = &mut block_acc[c];
+                                        *sum = match self.half && order.key_pairs {
+                                            true => fma_flushed(p[j], v[c], *sum),
+                                            false => p[j].mul_add(v[c], *sum),
                                         };
                                     }
                                 }

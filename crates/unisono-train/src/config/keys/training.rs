@@ -148,7 +148,7 @@ pub const KEYS: &[Key] = &[
         "pairs",
         "In which order products of bf16 add up: pairs, as AVX512-BF16 adds, or tiles, as AMX adds. Each gives the same bits on \
          every CPU; the two differ in their last bits. tiles is for CPUs with AMX; others emulate it; one with AVX512-BF16 is slower so. \
-         Attention's scores are always in pairs. Without effect for f32. Unisono's own key.",
+         Attention's products are always in pairs. Without effect for f32. Unisono's own key.",
     ),
     read(
         "training_config.eval_every",
