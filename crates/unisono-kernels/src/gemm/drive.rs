@@ -203,7 +203,7 @@ impl<K: Kernel, A: Arithmetic<K>> Run<'_, K, A> {
                 let rows = K::MR.min(tile.rows - i);
                 let first = packs_ahead && j == 0;
                 let pace = if first { FAST } else { 1 };
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller's promise; what is looked up are arguments that the last register tile wrote.
                 unsafe {
                     let mut room = if rows == K::MR && cols > K::NR - LANES {
                         pace * quads
