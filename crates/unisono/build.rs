@@ -19,7 +19,7 @@ fn main() {
             println!("cargo::rerun-if-changed={}", file.display());
         }
     }
-    println!("cargo::rustc-env=UNISONO_COMMIT={}", commit.unwrap_or_default());
+    println!("cargo::rustc-env=BUILD_COMMIT={}", commit.unwrap_or_default());
 }
 
 /// The commit that is checked out.

@@ -451,7 +451,7 @@ pub fn command() -> clap::Command {
 
 /// `0.1.0 (commit 0123456789ab, avx512)`; a `UNISONO_ISA` that means nothing is told there.
 pub fn version() -> String {
-    let commit = match env!("UNISONO_COMMIT") {
+    let commit = match env!("BUILD_COMMIT") {
         "" => String::new(),
         commit => format!("commit {commit}, "),
     };

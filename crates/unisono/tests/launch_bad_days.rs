@@ -301,7 +301,15 @@ fn ranks_that_cannot_join_end_with_a_message() {
         .args(["-c", &line])
         .current_dir(sandbox.path(""))
         .envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
-    let done = Sandbox::finish(&mut command).ended(1);
+    let done = Sandbox::finish(&mut command);
+    // Which comes first is a race: a rank that gives up, or one that the kernel ends as it writes beyond the limit.
+    let written_too_far = 128 + 25;
+    assert!(
+        [Some(1), Some(written_too_far)].contains(&done.code),
+        "{:?}: {}",
+        done.code,
+        done.err
+    );
     assert_eq!(done.errors().len(), 1, "{}", done.err);
     all_gone(&sandbox, GONE);
 }
