@@ -2,7 +2,8 @@
 //!
 //! The method is that of Dao, Fu, Ermon, Rudra and Ré, *FlashAttention* (2022) and Dao, *FlashAttention-2* (2023), with an
 //! order that belongs to the query alone: blocks of [`BLOCK`] keys are counted from key 0 of the sequence, and what a query
-//! does not see is skipped, or +0 where it is half of a pair; it is never read into a product. So a prompt gives equal bits in one call, in chunks and token by token.
+//! does not see is skipped, or +0 where it is half of a pair; it is never read into a product. So a prompt gives equal bits
+//! in one call, in chunks and token by token.
 //!
 //! # Forward order, for each query
 //!
@@ -39,7 +40,8 @@
 //! Otherwise they are read as the f32 that they are, all of the above is computed in f32, the backward pass's dot products too,
 //! and each stored element (`out`, `dq`, `dk`, `dv`) is rounded once, to nearest even; `D` uses `out` as it was stored. `lse`
 //! stays f32. So the backward pass's probabilities add up to 1 but for the last bits in which the two kinds of `dot` differ, and
-//! `D` is of an output whose probabilities were rounded, as in other implementations. On CPUs without AVX512-BF16 pairs are emulated, and the two products take several times as long.
+//! `D` is of an output whose probabilities were rounded, as in other implementations. On CPUs without AVX512-BF16 pairs are
+//! emulated, and the two products take several times as long.
 
 mod ahead;
 mod backward;

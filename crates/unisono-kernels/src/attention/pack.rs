@@ -2,6 +2,7 @@
 
 use super::BLOCK;
 use crate::element::Element;
+use crate::gemm::arithmetic::{Arithmetic, Emulated};
 use crate::simd::{LANES, Simd};
 
 /// Words of a row that are transposed together.
@@ -51,21 +52,16 @@ pub(super) unsafe fn pairs_of_rows<S: Simd>(
 ) {
     let padded = d.next_multiple_of(LANES);
     for t in 0..rows.div_ceil(2) {
-        let both = 2 * t + 1 < rows;
+        let addends = (rows - 2 * t).min(2);
         for c in (0..padded).step_by(LANES) {
             // SAFETY: rows `2 t` and `2 t + 1` of `from`, if they are there, no further than `d`; row `t` of `to`.
             unsafe {
-                let first = from.add(2 * t * stride + c);
-                let second = first.wrapping_add(stride);
+                let (first, row) = (from.add(2 * t * stride + c).cast(), stride * size_of::<u16>());
                 let words = match d - c {
-                    LANES.. if both => s.load_u16_pairs(first, second),
-                    left => {
-                        let n = left.min(LANES);
-                        let second = s.load_u16_partial(second, if both { n } else { 0 });
-                        s.or_u(s.load_u16_partial(first, n), s.shl_u(second, 16))
-                    }
+                    LANES.. if addends == 2 => Emulated::load(s, first, row),
+                    left => Emulated::load_partial(s, first, row, left.min(LANES), addends),
                 };
-                s.store(to.add(t * padded + c), s.from_bits(words));
+                s.store(to.add(t * padded + c), words);
             }
         }
     }

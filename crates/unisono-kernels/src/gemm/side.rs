@@ -41,12 +41,8 @@ impl Side {
     /// The side whose output 0 begins at element `from`, with these distances in elements, and leaves of `leaf` addends.
     fn new<K: Kernel, A: Arithmetic<K>>(data: Floats, from: usize, out: usize, addend: usize, leaf: usize) -> Side {
         let size = size_of::<A::Element>();
-        let src: *const u8 = match data {
-            Floats::F32(x) => x.as_ptr().cast(),
-            Floats::Bf16(x) => x.as_ptr().cast(),
-        };
         Side {
-            src: src.wrapping_add(from * size),
+            src: data.address().wrapping_add(from * size),
             out: out * size,
             addend: addend * size,
             size,
